@@ -1,0 +1,13 @@
+//! springtide: an encoder-cache connector for vLLM on Mooncake Store.
+//!
+//! # Layout
+//!
+//! | module | what it is | relies on |
+//! |---|---|---|
+//! | [`env`] | the injected world: clock, network, store, device | [`pool`]'s leases |
+//! | [`pool`] | the buddy pool of registered memory, its leases and eviction | nothing |
+//! | [`connector`] | saving, waiting, looking up, loading | [`env`], [`pool`] |
+//! | [`runtime`] | production implementations of the injected world | [`env`] |
+
+pub mod env;
+pub mod pool;
