@@ -9,5 +9,7 @@
 //! | [`connector`] | saving, waiting, looking up, loading | [`env`], [`pool`] |
 //! | [`runtime`] | production implementations of the injected world | [`env`] |
 
+pub mod connector;
 pub mod env;
 pub mod pool;
+pub mod runtime;
