@@ -234,7 +234,8 @@ mod tests {
     #[test]
     fn states_are_recognised_and_missing_ones_listed() {
         let mut reach = Reach::default();
-        let mut observe = |host, event| reach.observe(Place { number: 1, time: Time::ZERO, host }, &event);
+        let mut observe =
+            |host, event| reach.observe(Place { number: 1, time: Time::ZERO, host }, &event);
         let transfer = |bytes| Event::TransferBegan { key: "k".into(), bytes, put: true };
         observe("encoder0", transfer(64));
         observe("encoder1", Event::Killed);
@@ -242,7 +243,9 @@ mod tests {
         observe("prefill0", Event::Waiting { request: 3 });
         observe("master", Event::Lost { key: "k".into(), cause: "evicted after 3 ms".into() });
         observe("client", Event::RequestEnded { request: 3, end: RequestEnd::Aborted });
-        for mark in [DIED_IN_TRANSFER, EVICTED_WHILE_LOAD_WAITED, STORE_EVICTED, ABORTED_WHILE_WAITING] {
+        for mark in
+            [DIED_IN_TRANSFER, EVICTED_WHILE_LOAD_WAITED, STORE_EVICTED, ABORTED_WHILE_WAITING]
+        {
             assert_eq!(reach.count(mark), 1, "{mark}");
         }
         assert_eq!(reach.missing().len(), MARKS.len() - 5);

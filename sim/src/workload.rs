@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn the_window_repeats_four_of_five() {
         let requests = draw(Workload::W3, 4);
-        let distinct = requests.iter().flat_map(|r| &r.items).collect::<std::collections::BTreeSet<_>>();
+        let distinct =
+            requests.iter().flat_map(|r| &r.items).collect::<std::collections::BTreeSet<_>>();
         let asked: usize = requests.iter().map(|r| r.items.len()).sum();
         assert!(distinct.len() * 2 < asked, "{} of {asked}", distinct.len());
     }

@@ -117,7 +117,8 @@ struct Accounts<'a>(&'a Usage);
 
 impl fmt::Display for Accounts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Usage { total, filling, in_flight, resident, pinned, quarantined, counters, .. } = self.0;
+        let Usage { total, filling, in_flight, resident, pinned, quarantined, counters, .. } =
+            self.0;
         write!(
             f,
             "{total} bytes: filling {filling}, in flight {in_flight}, resident {resident} (pinned \

@@ -59,7 +59,8 @@ mod tests {
     use crate::oracle::testing::{at, judge};
 
     fn rest(change: impl FnOnce(&mut Usage)) -> Event {
-        let mut usage = Box::new(Usage { total: 1000, free: 800, resident: 200, ..Usage::default() });
+        let mut usage =
+            Box::new(Usage { total: 1000, free: 800, resident: 200, ..Usage::default() });
         change(&mut usage);
         Event::AtRest { usage }
     }
@@ -96,7 +97,8 @@ mod tests {
         assert_eq!(judge(&mut Conservation::default(), legal), Ok(()));
         let elsewhere = [at(1, "f", uncertain()), at(9, "e", quarantined())];
         assert!(judge(&mut Conservation::default(), elsewhere).is_err());
-        let before = [at(1, "e", uncertain()), at(5, "e", Event::Started), at(9, "e", quarantined())];
+        let before =
+            [at(1, "e", uncertain()), at(5, "e", Event::Started), at(9, "e", quarantined())];
         assert!(judge(&mut Conservation::default(), before).is_err());
     }
 }

@@ -61,7 +61,8 @@ mod tests {
             put: true,
             end: TransferEnd::SourceChanged,
         };
-        for event in [seen(1, 0, Ok(())), seen(0, 1, Ok(())), seen(0, 0, Err("x".into())), changed] {
+        for event in [seen(1, 0, Ok(())), seen(0, 1, Ok(())), seen(0, 0, Err("x".into())), changed]
+        {
             let (_, illegal) = judge(&mut Exclusivity, [at(1, "e", event)]).unwrap_err();
             assert_eq!(illegal.oracle, OracleId::I3);
         }

@@ -105,11 +105,8 @@ mod tests {
 
     #[test]
     fn a_failed_request_is_illegal_while_its_hosts_are_well() {
-        let history = [
-            at(1, "client", sent()),
-            at(2, "encoder1", Event::Killed),
-            at(3, "client", failed()),
-        ];
+        let history =
+            [at(1, "client", sent()), at(2, "encoder1", Event::Killed), at(3, "client", failed())];
         assert_eq!(judge(&mut Isolation::default(), history).unwrap_err().0, 3);
     }
 

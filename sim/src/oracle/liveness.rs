@@ -62,7 +62,9 @@ impl Liveness {
             return Err(Illegal::new(OracleId::I5, message));
         }
         let overdue = |(host, pending): (&String, &Vec<(&'static str, Time)>)| {
-            pending.first().map(|(what, due)| format!("{what} on {host}, due {due}, never returned"))
+            pending
+                .first()
+                .map(|(what, due)| format!("{what} on {host}, due {due}, never returned"))
         };
         match self.pending.iter().find_map(overdue) {
             Some(message) => Err(Illegal::new(OracleId::I5, message)),
@@ -125,7 +127,8 @@ mod tests {
 
     #[test]
     fn a_wait_may_return_in_the_tick_of_its_deadline() {
-        let history = [at(1, "e", began(10)), at(12, "e", ended(10)), at(20, "w", Event::Phase(OVER))];
+        let history =
+            [at(1, "e", began(10)), at(12, "e", ended(10)), at(20, "w", Event::Phase(OVER))];
         assert_eq!(judge(&mut oracle(), history), Ok(()));
     }
 

@@ -36,7 +36,7 @@ impl Plan {
             self.check_request(&format!("requests[{index}]"), request)?;
         }
         let row_bytes = self.engine.width * self.engine.dtype.size();
-        let content = self.items().values().map(|rows| rows * row_bytes).sum();
+        let content: u64 = self.items().values().map(|rows| rows * row_bytes).sum();
         range("requests (bytes of all items)", content, 0, CONTENT_BYTES_MAX)?;
         range("faults", self.faults.len() as u64, 0, FAULTS_MAX)?;
         for (index, fault) in self.faults.iter().enumerate() {
@@ -64,7 +64,11 @@ impl Plan {
         range("connector.prefill_pool_bytes", c.prefill_pool_bytes, KIB, 256 * MIB)?;
         range("connector.unit_payload_bytes", c.unit_payload_bytes, 64, 64 * KIB)?;
         if !c.unit_payload_bytes.is_power_of_two() {
-            return Err(wrong("connector.unit_payload_bytes", "a power of two", c.unit_payload_bytes));
+            return Err(wrong(
+                "connector.unit_payload_bytes",
+                "a power of two",
+                c.unit_payload_bytes,
+            ));
         }
         range("connector.extents_max", c.extents_max, 1, 16)?;
         range("connector.save_deadline_ms", c.save_deadline_ms, 1, 60_000)?;
@@ -192,7 +196,9 @@ impl Plan {
             Fault::LateWrite { op, .. } if !transfer(op) => {
                 Err(wrong(&field("op"), "put_transfer or get_transfer", format!("{op:?}")))
             }
-            Fault::StoreCode { code, .. } if !ErrorCode::ALL.iter().any(|c| c.number() == *code) => {
+            Fault::StoreCode { code, .. }
+                if !ErrorCode::ALL.iter().any(|c| c.number() == *code) =>
+            {
                 Err(wrong(&field("code"), "a code of Mooncake Store", code))
             }
             Fault::FlippedByte { position_permille, .. } => {

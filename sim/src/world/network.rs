@@ -83,7 +83,14 @@ impl SimNetwork {
             links.streams += 1;
             links.streams
         };
-        SimStream { id, inner, process: self.process.clone(), links: self.links.clone(), pair, resets }
+        SimStream {
+            id,
+            inner,
+            process: self.process.clone(),
+            links: self.links.clone(),
+            pair,
+            resets,
+        }
     }
 
     fn refuse_the_dead(&self) -> io::Result<()> {
@@ -117,7 +124,6 @@ impl env::Network for SimNetwork {
 }
 
 /// A bound port.
-#[derive(Debug)]
 pub struct SimListener {
     inner: turmoil::net::TcpListener,
     network: SimNetwork,
@@ -128,7 +134,8 @@ impl env::Listener for SimListener {
 
     async fn accept(&mut self) -> io::Result<(SimStream, String)> {
         let (inner, address) = self.inner.accept().await?;
-        let peer = turmoil::reverse_lookup(address.ip()).unwrap_or_else(|| address.ip().to_string());
+        let peer =
+            turmoil::reverse_lookup(address.ip()).unwrap_or_else(|| address.ip().to_string());
         Ok((self.network.stream(inner, &peer), format!("{peer}:{}", address.port())))
     }
 
