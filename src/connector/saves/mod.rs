@@ -81,6 +81,8 @@ struct Upload {
     attempts: u32,
     pause: Duration,
     last: Option<SaveFailure>,
+    /// Found in the store before it was put.
+    there: bool,
     expired: bool,
 }
 
@@ -198,6 +200,7 @@ impl Saves {
                 attempts: 0,
                 pause: self.config.retry_pause,
                 last: None,
+                there: false,
                 expired: false,
             },
         );
@@ -245,6 +248,8 @@ impl Saves {
             *checked = true;
         }
         if exists == Ok(true) {
+            upload.there = true;
+            self.leave(id);
             self.resolve(id, SaveOutcome::AlreadyThere);
         }
         self.prepared(id);
@@ -332,8 +337,7 @@ impl Saves {
         if upload.stage != (Stage::Preparing { copied: true, checked: true }) {
             return;
         }
-        if upload.expired || upload.tickets.iter().all(|ticket| !self.tickets.is_open(*ticket)) {
-            // Already there, or nobody is interested any more.
+        if upload.expired || upload.there {
             return self.over(id);
         }
         upload.stage = Stage::ReadyToPut;
