@@ -68,7 +68,7 @@ impl Default for Config {
             namespace: NamespaceParts::default(),
             rank: 0,
             tensor_parallel: 1,
-            pool: PoolConfig::default(),
+            pool: PoolConfig::with_bytes(1 << 30),
             saves: SaveConfig::default(),
             loads: LoadConfig::default(),
             io_timeout: Duration::from_secs(90),

@@ -48,11 +48,8 @@ impl<E: Env> Fetcher<E> {
     pub(super) async fn start(env: E, config: Config) -> Result<Arc<Self>, StartError> {
         let memory = Memory::open(&env, &config.pool).await?;
         let fragments_per_item = config.pool.max_extents.min(memory.limits.buffers_per_object);
-        let loads = Loads::new(
-            config.loads.clone(),
-            memory.limits.fragments_per_batch,
-            fragments_per_item,
-        );
+        let loads =
+            Loads::new(config.loads.clone(), memory.limits.fragments_per_batch, fragments_per_item);
         let namespace = Namespace::new(&config.namespace);
         let requests = Requests::new(namespace, config.loads.deadline, config.tensor_parallel);
         let fetcher = Arc::new(Self {

@@ -106,7 +106,12 @@ impl Memory {
     }
 
     /// Closes the store and gives the region back, or leaks it.
-    pub(super) async fn close<E: Env>(&self, env: &E, abandoned: usize, deadline: Time) -> CloseReport {
+    pub(super) async fn close<E: Env>(
+        &self,
+        env: &E,
+        abandoned: usize,
+        deadline: Time,
+    ) -> CloseReport {
         let mut report = close_client(env, deadline).await;
         let region = Arc::clone(self.pool.region());
         report.abandoned = abandoned;

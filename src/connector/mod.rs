@@ -35,9 +35,7 @@ pub use self::{
     memory::{CloseReport, StartError},
     object::{HEADER_BYTES, Header, PayloadChecksum, Rejection, object_bytes},
     requests::{Availability, ItemRequest, LoadOrder, OrderId, StepPlan},
-    saves::{
-        DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, Ticket,
-    },
+    saves::{DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, Ticket},
     scheduler::{Scheduler, SchedulerGauges},
-    worker::{Delivery, DeliverError, LoadTarget, Worker},
+    worker::{DeliverError, Delivery, LoadTarget, Worker},
 };

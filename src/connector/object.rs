@@ -256,7 +256,8 @@ mod tests {
 
     #[test]
     fn empty_payloads_are_described() {
-        let header = Header::new(&Key::new("a"), spec(&[0, 8]), Some(PayloadChecksum::default().finish()));
+        let header =
+            Header::new(&Key::new("a"), spec(&[0, 8]), Some(PayloadChecksum::default().finish()));
         assert_eq!(Header::decode(&header.encode()), Ok(header));
         assert_eq!(object_bytes(&header.spec), HEADER_BYTES);
     }

@@ -71,7 +71,7 @@ pub struct StepPlan {
 
 enum Decision {
     Waiting { key: Key, len: u64, spec: TensorSpec, deadline: Time },
-    Ready { pin: Pin, spec: TensorSpec },
+    Ready { pin: Box<Pin>, spec: TensorSpec },
     Local,
     Ordered,
 }
@@ -80,7 +80,7 @@ struct Order {
     load: LoadOrder,
     acknowledged: BTreeSet<u32>,
     /// Keeps the memory until all ranks have copied it.
-    _pin: Pin,
+    _pin: Box<Pin>,
 }
 
 pub(super) struct Requests {
@@ -236,7 +236,9 @@ impl Requests {
                 let next = match result {
                     Err(reason) => Err(reason),
                     Ok(handle) => match pool.pin(handle) {
-                        Ok(pin) if pin.len() == *len => Ok(Decision::Ready { pin, spec: *spec }),
+                        Ok(pin) if pin.len() == *len => {
+                            Ok(Decision::Ready { pin: Box::new(pin), spec: *spec })
+                        }
                         Ok(_) => Err(MissReason::WrongSpec),
                         // Evicted already: look again at the next step.
                         Err(_) => continue,
@@ -319,7 +321,8 @@ impl Requests {
         pool: &Pool,
         now: Time,
     ) -> bool {
-        let Some(Decision::Waiting { key, len, spec, deadline }) = self.decision(request, identifier)
+        let Some(Decision::Waiting { key, len, spec, deadline }) =
+            self.decision(request, identifier)
         else {
             return false;
         };
@@ -334,7 +337,8 @@ impl Requests {
                 Ok(pin) if pin.len() == len => {
                     loads.counters.waiting -= 1;
                     loads.counters.hits += 1;
-                    self.set(request, identifier, Decision::Ready { pin, spec });
+                    let ready = Decision::Ready { pin: Box::new(pin), spec };
+                    self.set(request, identifier, ready);
                     true
                 }
                 Ok(_) => {

@@ -104,8 +104,7 @@ impl<E: Env> Uploader<E> {
             let (ticket, upload) = state.saves.open(key.clone(), len, fragments, false, now);
             (ticket, upload, lease)
         };
-        let copy =
-            self.env.device().copy_out(tensor, ready, lease.into_transfer(), HEADER_BYTES);
+        let copy = self.env.device().copy_out(tensor, ready, lease.into_transfer(), HEADER_BYTES);
         let uploader = Arc::clone(self);
         self.env.spawn(Box::pin(async move {
             let limit = uploader.env.clock().now() + uploader.config.io_timeout;
@@ -197,7 +196,8 @@ impl<E: Env> Uploader<E> {
         let namespace = &self.config.namespace;
         if spec.bytes() == 0 {
             Some(DropReason::Empty)
-        } else if spec.dtype != namespace.dtype || spec.shape.dims().last() != Some(&namespace.width)
+        } else if spec.dtype != namespace.dtype
+            || spec.shape.dims().last() != Some(&namespace.width)
         {
             Some(DropReason::WrongSpec)
         } else if !self.memory.takes(len) {

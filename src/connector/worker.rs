@@ -4,7 +4,7 @@
 //! consumer's copies from the shared region to the device ([`load`](Worker::load)). Every rank loads; only
 //! rank 0 saves, since all ranks hold the same tensor.
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
 use super::{
     config::Config,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     env::{Device, DeviceError, Env, Time},
-    pool::{Mapper, Pool, StaleHandle},
+    pool::{Mapper, Pool, StaleHandle, View},
 };
 
 /// The worker's side of the connector. Clones share one state.
@@ -175,32 +175,34 @@ impl<E: Env> Worker<E> {
         }
     }
 
-    #[expect(clippy::type_complexity, reason = "an unnamed future, used once")]
-    fn start_load(
-        &self,
-        target: LoadTarget<E::Device>,
-    ) -> (
-        OrderId,
-        Result<impl Future<Output = Result<(), DeliverError>> + Send + use<E>, DeliverError>,
-    ) {
+    /// Starts one copy. What is awaited later borrows nothing: the copy runs from here on.
+    fn start_load(&self, target: LoadTarget<E::Device>) -> (OrderId, Copy) {
         let LoadTarget { order, tensor, free } = target;
-        let device = self.0.env.device();
-        let got = device.spec(&tensor);
-        let view = match &self.0.mapper {
-            None => Err(DeliverError::NoRegion),
-            Some(_) if got != order.spec || order.source.len != object_bytes(&got) => {
-                Err(DeliverError::Tensor { expected: order.spec.to_string(), got: got.to_string() })
-            }
-            Some(mapper) => mapper.view(&order.source).map_err(DeliverError::from),
-        };
-        let copy = view.map(|view| {
-            let copy = device.copy_in(view.clone(), HEADER_BYTES, tensor, free);
-            async move {
+        let id = order.id;
+        let copy = self.view(&order, &tensor).map(|view| {
+            let copy = self.0.env.device().copy_in(view.clone(), HEADER_BYTES, tensor, free);
+            Box::pin(async move {
                 copy.await?;
                 // The promise held to the end of the copy, or the bytes are not to be trusted.
                 Ok(view.check()?)
-            }
+            }) as Pin<Box<dyn Future<Output = Result<(), DeliverError>> + Send>>
         });
-        (order.id, copy)
+        (id, copy)
+    }
+
+    fn view(
+        &self,
+        order: &LoadOrder,
+        tensor: &<E::Device as Device>::Tensor,
+    ) -> Result<View, DeliverError> {
+        let mapper = self.0.mapper.as_ref().ok_or(DeliverError::NoRegion)?;
+        let got = self.0.env.device().spec(tensor);
+        if got != order.spec || order.source.len != object_bytes(&got) {
+            let (expected, got) = (order.spec.to_string(), got.to_string());
+            return Err(DeliverError::Tensor { expected, got });
+        }
+        Ok(mapper.view(&order.source)?)
     }
 }
+
+type Copy = Result<Pin<Box<dyn Future<Output = Result<(), DeliverError>> + Send>>, DeliverError>;

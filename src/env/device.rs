@@ -105,7 +105,7 @@ pub enum ShapeError {
     #[error("expected 1 to {MAX_RANK} dimensions, got {0}")]
     Rank(usize),
     /// A dimension that the object header cannot hold.
-    #[error("expected dimensions up to {}, got {0}", u32::MAX)]
+    #[error("expected dimensions up to {max}, got {0}", max = u32::MAX)]
     Dimension(u64),
     /// More bytes than a `u64` counts.
     #[error("the tensor's length in bytes overflows")]

@@ -83,8 +83,14 @@ enum State {
     ToSize,
     Sizing,
     Fetching,
-    Paused { until: Time, then: Step },
-    Missing { reason: MissReason, until: Time },
+    Paused {
+        until: Time,
+        then: Step,
+    },
+    Missing {
+        reason: MissReason,
+        until: Time,
+    },
 }
 
 struct Entry {

@@ -25,8 +25,8 @@ use std::{
 pub use self::outcome::{
     DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, Ticket,
 };
-pub(super) use self::tickets::WaitId;
 use self::tickets::Tickets;
+pub(super) use self::tickets::WaitId;
 use super::config::SaveConfig;
 use crate::env::{ErrorCode, Key, Retry, StoreError, Time};
 
@@ -81,6 +81,8 @@ struct Upload {
     attempts: u32,
     pause: Duration,
     last: Option<SaveFailure>,
+    /// Found in the store before it was put.
+    there: bool,
     expired: bool,
 }
 
@@ -198,6 +200,7 @@ impl Saves {
                 attempts: 0,
                 pause: self.config.retry_pause,
                 last: None,
+                there: false,
                 expired: false,
             },
         );
@@ -245,6 +248,8 @@ impl Saves {
             *checked = true;
         }
         if exists == Ok(true) {
+            upload.there = true;
+            self.leave(id);
             self.resolve(id, SaveOutcome::AlreadyThere);
         }
         self.prepared(id);
@@ -266,7 +271,9 @@ impl Saves {
             PutEnd::Failed(error) => {
                 upload.last = Some(SaveFailure::Store(error.code));
                 match error.retry() {
-                    Retry::Never => self.end(id, SaveOutcome::Failed(SaveFailure::Store(error.code))),
+                    Retry::Never => {
+                        self.end(id, SaveOutcome::Failed(SaveFailure::Store(error.code)))
+                    }
                     Retry::AfterPause => self.pause(id, true, now),
                     Retry::AfterProbe => self.queue_probe(id),
                 }
@@ -330,8 +337,7 @@ impl Saves {
         if upload.stage != (Stage::Preparing { copied: true, checked: true }) {
             return;
         }
-        if upload.expired || upload.tickets.iter().all(|ticket| !self.tickets.is_open(*ticket)) {
-            // Already there, or nobody is interested any more.
+        if upload.expired || upload.there {
             return self.over(id);
         }
         upload.stage = Stage::ReadyToPut;
@@ -386,7 +392,8 @@ impl Saves {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         upload.expired = true;
         let outcome = upload.last.map_or(SaveOutcome::TimedOut, SaveOutcome::Failed);
-        let idle = matches!(upload.stage, Stage::ReadyToPut | Stage::ReadyToProbe | Stage::Paused { .. });
+        let idle =
+            matches!(upload.stage, Stage::ReadyToPut | Stage::ReadyToProbe | Stage::Paused { .. });
         if idle {
             self.end(id, outcome);
         } else {
@@ -457,7 +464,8 @@ impl Saves {
         let mut batch = Vec::new();
         let (mut bytes, mut fragments) = (0, 0);
         while let Some(id) = self.to_put.front().copied() {
-            let Some(upload) = self.uploads.get_mut(&id).filter(|u| u.stage == Stage::ReadyToPut) else {
+            let Some(upload) = self.uploads.get_mut(&id).filter(|u| u.stage == Stage::ReadyToPut)
+            else {
                 self.to_put.pop_front();
                 continue;
             };

@@ -144,7 +144,8 @@ impl fmt::Display for SaveReport {
         for entry in &self.entries {
             *counts.entry(entry.outcome).or_insert(0) += 1;
         }
-        let parts: Vec<String> = counts.iter().map(|(o, n): (_, &u32)| format!("{n} {o}")).collect();
+        let parts: Vec<String> =
+            counts.iter().map(|(o, n): (_, &u32)| format!("{n} {o}")).collect();
         f.write_str(if parts.is_empty() { "nothing to wait for" } else { "" })?;
         f.write_str(&parts.join(", "))
     }
