@@ -41,7 +41,7 @@ impl Stats {
                 self.saved += u64::from(end.is_saved());
                 bump(&mut self.saves, end.to_string());
             }
-            Event::Delivered { rank: 0, .. } => self.loaded += 1,
+            Event::Hit { .. } => self.loaded += 1,
             Event::Miss { reason, .. } => {
                 self.missed += 1;
                 bump(&mut self.misses, reason.clone());

@@ -39,6 +39,11 @@ pub enum Event {
     Started,
     /// A host's software was killed.
     Killed,
+    /// A connector did not start; its engine runs without.
+    Degraded {
+        /// Why.
+        reason: String,
+    },
     /// Code of a host panicked.
     Panicked(String),
 

@@ -66,6 +66,7 @@ impl fmt::Display for Event {
             Self::Disturbed(on) => f.write_str(if *on { "link disturbed" } else { "link whole" }),
             Self::Started => f.write_str("started"),
             Self::Killed => f.write_str("killed"),
+            Self::Degraded { reason } => write!(f, "runs without a connector: {reason}"),
             Self::Panicked(message) => write!(f, "panicked: {message}"),
             Self::RequestSent { request, visits: [encoder, prefill] } => {
                 write!(f, "request {request} sent, visits {encoder}, {prefill}")

@@ -81,7 +81,8 @@ impl Plan {
         range("connector.attempts_max", c.attempts_max, 1, 100)?;
         range("connector.retry_pause_ms", c.retry_pause_ms, 1, 10_000)?;
         range("connector.absent_ttl_ms", c.absent_ttl_ms, 0, 60_000)?;
-        range("connector.failed_ttl_ms", c.failed_ttl_ms, 0, 60_000)
+        range("connector.failed_ttl_ms", c.failed_ttl_ms, 0, 60_000)?;
+        range("connector.quarantine_permille", c.quarantine_permille, 0, 1_000)
     }
 
     fn check_store(&self) -> Result<(), PlanError> {
@@ -137,7 +138,9 @@ impl Plan {
             let expected = format!("an instance of the encoder's model (modulo {namespaces})");
             return Err(wrong(&format!("{at}.prefill"), &expected, request.prefill));
         }
-        range(&format!("{at}.items"), request.items.len() as u64, 1, 256)?;
+        // A request whose items do not fit into the engine's cache together is never scheduled.
+        let items_max = self.engine.cache_items_max.into();
+        range(&format!("{at}.items"), request.items.len() as u64, 1, items_max)?;
         range(&format!("{at}.decode_steps"), request.decode_steps, 0, 1_000)?;
         for (index, item) in request.items.iter().enumerate() {
             if item.id.is_empty() {
@@ -180,6 +183,8 @@ impl Plan {
             Fault::Messages { host, .. }
             | Fault::StoreCode { host, .. }
             | Fault::Stall { host, .. }
+            | Fault::Disconnect { host, .. }
+            | Fault::Broken { host, .. }
             | Fault::LateWrite { host, .. }
             | Fault::ShortRead { host, .. }
             | Fault::FlippedByte { host, .. }
@@ -193,7 +198,12 @@ impl Plan {
             {
                 Err(wrong(&field("host"), "an encoder or a prefill instance", host))
             }
-            Fault::LateWrite { op, .. } if !transfer(op) => {
+            Fault::LateWrite { op, .. }
+            | Fault::Broken { op, .. }
+            | Fault::FlippedByte { op, .. }
+            | Fault::ForeignBytes { op, .. }
+                if !transfer(op) =>
+            {
                 Err(wrong(&field("op"), "put_transfer or get_transfer", format!("{op:?}")))
             }
             Fault::StoreCode { code, .. }
@@ -201,8 +211,9 @@ impl Plan {
             {
                 Err(wrong(&field("code"), "a code of Mooncake Store", code))
             }
-            Fault::FlippedByte { position_permille, .. } => {
-                range(&field("position_permille"), *position_permille, 0, 999)
+            Fault::Disconnect { op: Op::Register, .. }
+            | Fault::Messages { op: Op::Register, .. } => {
+                Err(wrong(&field("op"), "a call that sends something", "register"))
             }
             Fault::HogPool { permille, .. } => range(&field("permille"), *permille, 1, 1_000),
             Fault::FillStore { object_bytes, objects, .. } => {

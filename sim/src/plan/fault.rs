@@ -69,10 +69,13 @@ pub enum MessageFate {
     LoseRequest,
     /// The reply never arrives.
     LoseReply,
-    /// The request arrives twice.
-    Duplicate,
     /// The request arrives late, behind later ones.
     Delay {
+        /// How late.
+        by_ms: u64,
+    },
+    /// The reply arrives late.
+    DelayReply {
         /// How late.
         by_ms: u64,
     },
@@ -137,7 +140,7 @@ pub enum Fault {
         /// How long.
         for_ms: u64,
     },
-    /// Messages of a store client are lost, doubled or late.
+    /// Messages of a store client are lost or late.
     Messages {
         /// The client's host.
         host: String,
@@ -145,6 +148,9 @@ pub enum Fault {
         op: Op,
         /// What becomes of them.
         fate: MessageFate,
+        /// Only for this item, if one is named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        item: Option<String>,
         /// How many.
         count: u32,
         /// How long it waits for them.
@@ -160,6 +166,9 @@ pub enum Fault {
         code: Code,
         /// Before or after the call's effect.
         moment: Moment,
+        /// Only for this item, if one is named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        item: Option<String>,
         /// How many.
         count: u32,
         /// How long it waits for them.
@@ -173,6 +182,35 @@ pub enum Fault {
         op: Op,
         /// How long each stands still.
         stall_ms: u64,
+        /// Only for this item, if one is named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        item: Option<String>,
+        /// How many.
+        count: u32,
+        /// How long it waits for them.
+        for_ms: u64,
+    },
+    /// Connections of store calls end without an answer.
+    Disconnect {
+        /// The client's host.
+        host: String,
+        /// The call.
+        op: Op,
+        /// Before or after the call's effect.
+        moment: Moment,
+        /// How many.
+        count: u32,
+        /// How long it waits for them.
+        for_ms: u64,
+    },
+    /// Transfers fail half way.
+    Broken {
+        /// The client's host.
+        host: String,
+        /// [`Op::PutTransfer`] or [`Op::GetTransfer`].
+        op: Op,
+        /// After so many bytes.
+        bytes: u64,
         /// How many.
         count: u32,
         /// How long it waits for them.
@@ -186,6 +224,9 @@ pub enum Fault {
         op: Op,
         /// How long after the report the bytes move.
         late_ms: u64,
+        /// Only for this item, if one is named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        item: Option<String>,
         /// How many.
         count: u32,
         /// How long it waits for them.
@@ -202,21 +243,28 @@ pub enum Fault {
         /// How long it waits for them.
         for_ms: u64,
     },
-    /// Gets succeed with one byte flipped.
+    /// Transfers succeed with one byte inverted.
     FlippedByte {
         /// The client's host.
         host: String,
-        /// Which byte, as a share of the object.
-        position_permille: u64,
+        /// [`Op::PutTransfer`] or [`Op::GetTransfer`].
+        op: Op,
+        /// Which byte, modulo the object's length.
+        position: u64,
+        /// Only for this item, if one is named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        item: Option<String>,
         /// How many.
         count: u32,
         /// How long it waits for them.
         for_ms: u64,
     },
-    /// Gets succeed with somebody else's bytes.
+    /// Transfers succeed with somebody else's bytes.
     ForeignBytes {
         /// The client's host.
         host: String,
+        /// [`Op::PutTransfer`] or [`Op::GetTransfer`].
+        op: Op,
         /// How many.
         count: u32,
         /// How long it waits for them.
@@ -334,13 +382,15 @@ fault_kinds! {
     PartitionOneway "partition_oneway" "messages from one host to another vanish, the way back works";
     Hold "hold" "messages between two hosts are kept and arrive at the end";
     Slow "slow" "messages between two hosts take longer";
-    Messages "messages" "messages of a store client are lost, doubled or late";
+    Messages "messages" "messages of a store client are lost or late";
     StoreCode "store_code" "store calls fail with a code, before or after their effect";
     Stall "stall" "store calls do not move for a while";
+    Disconnect "disconnect" "connections of store calls end without an answer, before or after their effect";
+    Broken "broken" "transfers fail half way";
     LateWrite "late_write" "transfers report failure at the store's limit and go on afterwards";
     ShortRead "short_read" "gets report fewer bytes than the object has";
-    FlippedByte "flipped_byte" "gets succeed with one byte flipped";
-    ForeignBytes "foreign_bytes" "gets succeed with somebody else's bytes";
+    FlippedByte "flipped_byte" "transfers succeed with one byte inverted";
+    ForeignBytes "foreign_bytes" "transfers succeed with somebody else's bytes";
     FailCopy "fail_copy" "copies from device to pool fail";
     SlowCopy "slow_copy" "copies between device and pool take longer";
     LateKernel "late_kernel" "kernels finish long after the engine has launched them";
@@ -365,6 +415,8 @@ impl Fault {
             | Self::Messages { for_ms, .. }
             | Self::StoreCode { for_ms, .. }
             | Self::Stall { for_ms, .. }
+            | Self::Disconnect { for_ms, .. }
+            | Self::Broken { for_ms, .. }
             | Self::LateWrite { for_ms, .. }
             | Self::ShortRead { for_ms, .. }
             | Self::FlippedByte { for_ms, .. }
@@ -386,6 +438,8 @@ impl Fault {
             | Self::Messages { host, .. }
             | Self::StoreCode { host, .. }
             | Self::Stall { host, .. }
+            | Self::Disconnect { host, .. }
+            | Self::Broken { host, .. }
             | Self::LateWrite { host, .. }
             | Self::ShortRead { host, .. }
             | Self::FlippedByte { host, .. }

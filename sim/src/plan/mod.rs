@@ -5,6 +5,7 @@
 //! bytes, per mille), every reuse and every target is already resolved, and reading one checks every field
 //! against its range, so that a run never meets a value that it cannot execute.
 
+mod base;
 mod check;
 mod fault;
 mod settings;

@@ -83,8 +83,12 @@ pub struct Connector {
     pub absent_ttl_ms: u64,
     /// How long a failed load keeps its key from being asked for again.
     pub failed_ttl_ms: u64,
+    /// Share of a pool that may be in quarantine.
+    pub quarantine_permille: u64,
     /// Whether payloads carry a checksum.
     pub payload_checksum: bool,
+    /// Whether prefill instances save what they encode themselves.
+    pub prefill_saves: bool,
 }
 
 /// Configuration of the fake store.

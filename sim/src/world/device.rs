@@ -57,6 +57,11 @@ impl SimTensor {
         self.0.spec
     }
 
+    /// When the kernel that writes it finishes.
+    pub fn written_at(&self) -> Time {
+        self.0.written_at
+    }
+
     /// Its bytes at `now`.
     pub fn bytes(&self, now: Time) -> Arc<[u8]> {
         if now < self.0.written_at {

@@ -1,0 +1,166 @@
+//! The client: proxy and load generator in one.
+//!
+//! Each request goes to its encoder first and to its prefill instance as soon as the encoder has answered or
+//! its time is up, as a proxy in front of disaggregated instances does. Attempts are bounded. What the client
+//! sees is what a user would: an answer, or none.
+
+use std::{future::Future, time::Duration};
+
+use springtide::env::{Clock, Network, Time};
+
+use super::{
+    stranger,
+    wire::{self, Answer, ENGINE_PORT, Job},
+};
+use crate::{
+    event::{Event, RequestEnd},
+    plan::{Item, Request},
+    world::host::Host,
+};
+
+/// Pause before an attempt is repeated.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// Numbers of the requests that verify, above all numbers of the plan.
+pub const VERIFY_FROM: u32 = 1_000_000;
+
+/// Runs the client until the end of the world.
+pub async fn run(host: Host) {
+    host.process.spawn(Box::pin(stranger::run(host.clone())));
+    let requests = host.world.plan.requests.iter().enumerate();
+    for (number, request) in requests {
+        host.clock.sleep_until(millis(request.at_ms)).await;
+        start(&host, number as u32, request.clone());
+    }
+    host.clock.sleep_until(millis(host.world.plan.phases.verify_at())).await;
+    for (number, request) in (VERIFY_FROM..).zip(verification(&host)) {
+        start(&host, number, request);
+        // One after the other: what is verified is what is stored, not how much fits into one step.
+        host.clock.sleep(Duration::from_millis(host.world.plan.engine.step_ms)).await;
+    }
+    std::future::pending().await
+}
+
+fn millis(ms: u64) -> Time {
+    Time::from_origin(Duration::from_millis(ms))
+}
+
+/// Asks once more for items of the plan, each at an instance of every model that had it.
+fn verification(host: &Host) -> Vec<Request> {
+    let plan = &host.world.plan;
+    let mut wanted: Vec<(u32, &Item)> = plan
+        .requests
+        .iter()
+        .flat_map(|request| {
+            let model = request.prefill % plan.topology.namespaces;
+            request.items.iter().map(move |item| (model, item))
+        })
+        .collect();
+    wanted.sort();
+    wanted.dedup();
+    // The verify phase has room for so many; the latest items are the likeliest to be there still.
+    let room = (plan.phases.verify_ms / (2 * plan.engine.step_ms)) as usize;
+    let skip = wanted.len().saturating_sub(room);
+    wanted
+        .into_iter()
+        .skip(skip)
+        .map(|(model, item)| Request {
+            at_ms: plan.phases.verify_at(),
+            encoder: model,
+            prefill: model,
+            items: vec![item.clone()],
+            decode_steps: 0,
+            abort_after_ms: None,
+            preempt: false,
+            early: true,
+        })
+        .collect()
+}
+
+fn start(host: &Host, number: u32, request: Request) {
+    let task = serve(host.clone(), number, request);
+    host.process.spawn(Box::pin(task));
+}
+
+async fn serve(host: Host, number: u32, request: Request) {
+    let visits = [format!("encoder{}", request.encoder), format!("prefill{}", request.prefill)];
+    host.record(Event::RequestSent { request: number, visits: visits.clone() });
+    let patience = request.abort_after_ms.map_or(Time::NEVER, |ms| {
+        host.clock.now() + Duration::from_millis(ms)
+    });
+    let served = host.clock.timeout_at(patience, visit(&host, number, &request, &visits)).await;
+    let end = served.unwrap_or(RequestEnd::Aborted);
+    host.record(Event::RequestEnded { request: number, end });
+}
+
+async fn visit(
+    host: &Host,
+    number: u32,
+    request: &Request,
+    [encoder, prefill]: &[String; 2],
+) -> RequestEnd {
+    let engine = &host.world.plan.engine;
+    let job = |attempt| Job {
+        request: number,
+        attempt,
+        items: request.items.clone(),
+        decode_steps: request.decode_steps,
+        preempt: request.preempt,
+    };
+    if number < VERIFY_FROM {
+        let limit = Duration::from_millis(engine.encoder_timeout_ms);
+        if request.early {
+            let (host, encoder, job) = (host.clone(), encoder.clone(), job(0));
+            let process = host.process.clone();
+            process.spawn(Box::pin(async move {
+                // Its answer interests nobody.
+                let _ = ask(&host, &encoder, &job, limit).await;
+            }));
+        } else {
+            // Without an answer prefill encodes for itself, so the next attempt is prefill's.
+            let _ = attempts(host, engine.attempts_max, |n| ask(host, encoder, &job(n), limit)).await;
+        }
+    }
+    let limit = Duration::from_millis(engine.prefill_timeout_ms);
+    attempts(host, engine.attempts_max, |n| ask(host, prefill, &job(n), limit))
+        .await
+        .map_or_else(RequestEnd::Failed, |()| RequestEnd::Done)
+}
+
+/// Makes up to `max` attempts, with pauses; the last one's error.
+async fn attempts<F>(host: &Host, max: u32, attempt: impl Fn(u32) -> F) -> Result<(), String>
+where
+    F: Future<Output = Result<(), String>>,
+{
+    let mut last = Err("no attempt".to_owned());
+    for number in 0..max {
+        last = attempt(number).await;
+        if last.is_ok() {
+            break;
+        }
+        host.clock.sleep(RETRY_PAUSE).await;
+    }
+    last
+}
+
+/// Sends a job to an engine and waits for its answer.
+fn ask<'a>(
+    host: &'a Host,
+    engine: &'a str,
+    job: &Job,
+    limit: Duration,
+) -> impl Future<Output = Result<(), String>> + Send + use<'a> {
+    let job = job.clone();
+    async move {
+        let exchange = async {
+            let mut stream = host.network.connect(&format!("{engine}:{ENGINE_PORT}")).await?;
+            wire::send(&mut stream, &job).await?;
+            wire::receive::<Answer>(&mut stream).await
+        };
+        match host.clock.timeout_at(host.clock.now() + limit, exchange).await {
+            Ok(Ok(answer)) if answer.request == job.request => Ok(()),
+            Ok(Ok(answer)) => Err(format!("{engine} answered request {}", answer.request)),
+            Ok(Err(error)) => Err(format!("{engine}: {}", error.kind())),
+            Err(_) => Err(format!("{engine}: no answer within {limit:?}")),
+        }
+    }
+}
