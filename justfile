@@ -5,7 +5,7 @@ set positional-arguments
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
 _list:
-    @"{{ just_executable() }}" --list --unsorted
+    @"{{ just_executable() }}" --list
 
 # Run every scenario and 100 random plans in the simulator (--seed, --scenario, --plan, --help)
 sim *ARGS:

@@ -24,7 +24,7 @@ have() {
 
 # need_cargo: ends the script with advice where there is no Rust.
 need_cargo() {
-    have cargo || fail "cargo is not in PATH. Install Rust $(rust_version) or later (https://rustup.rs)."
+    have cargo || fail "cargo is not in PATH. Install Rust $(rust_version) or later, for example with rustup."
 }
 
 # rust_version: the oldest Rust that builds the workspace, from Cargo.toml.
