@@ -1,7 +1,9 @@
 use super::*;
 
+type Transition = fn(&StateWord) -> bool;
+
 /// Every transition, by name, at the word's own generation.
-const TRANSITIONS: [(&str, fn(&StateWord) -> bool); 13] = [
+const TRANSITIONS: [(&str, Transition); 13] = [
     ("reserve", |w| w.reserve().is_ok()),
     ("release", |w| w.release().is_ok()),
     ("lend", |w| w.lend().is_ok()),
@@ -61,7 +63,7 @@ fn each_state_allows_its_transitions_and_no_others() {
 
 #[test]
 fn every_end_begins_a_generation() {
-    let ends: [(State, fn(&StateWord) -> bool); 6] = [
+    let ends: [(State, Transition); 6] = [
         (State::Filling, |w| w.release().is_ok()),
         (State::Quarantined, |w| w.absolve().is_ok()),
         (State::Resident, |w| w.evict(7).is_ok()),
