@@ -134,6 +134,7 @@ fn one_quarantined_allocation_can_be_released_by_name() {
 }
 
 #[test]
+#[cfg_attr(not(debug_assertions), ignore = "memory is poisoned with debug assertions only")]
 fn late_writes_into_quarantine_hurt_nobody_and_after_release_they_are_found() {
     let pool = pool(16);
     let transfer = lease(&pool, 2).into_transfer();
@@ -154,6 +155,7 @@ fn late_writes_into_quarantine_hurt_nobody_and_after_release_they_are_found() {
 }
 
 #[test]
+#[cfg_attr(not(debug_assertions), ignore = "memory is poisoned with debug assertions only")]
 fn a_write_to_freed_memory_is_found_at_the_next_allocation() {
     let pool = pool(4);
     let first = lease(&pool, 2);
@@ -172,6 +174,7 @@ fn a_write_to_freed_memory_is_found_at_the_next_allocation() {
 }
 
 #[test]
+#[cfg_attr(not(debug_assertions), ignore = "memory is poisoned with debug assertions only")]
 fn a_write_to_memory_that_was_never_handed_out_is_found() {
     let pool = pool(4);
     pool.region().dma_write(3 * UNIT, &[POISON]);
@@ -180,6 +183,7 @@ fn a_write_to_memory_that_was_never_handed_out_is_found() {
 }
 
 #[test]
+#[cfg_attr(not(debug_assertions), ignore = "memory is poisoned with debug assertions only")]
 fn a_write_past_the_end_is_found() {
     let pool = pool(8);
     let lease = pool.allocate(3 * UNIT - 10, Contiguity::Required).unwrap();
@@ -237,6 +241,18 @@ fn eviction_takes_idle_residents_in_order_until_the_allocation_fits() {
     assert_eq!(pool.usage().counters.evictions, 2);
     drop(pin);
     pool.verify().unwrap();
+}
+
+#[test]
+fn a_pin_is_an_access_and_a_clone_is_none() {
+    let pool = Pool::new(&PoolConfig { eviction: EvictionPolicy::Lru, ..config(3) }).unwrap();
+    let pin = lease(&pool, 1).publish(0);
+    let residents = [pin.handle(), resident(&pool, 1), resident(&pool, 1)];
+    drop(pool.pin(residents[1]).unwrap());
+    drop(pin.clone());
+    drop(pin);
+    let order = [residents[0], residents[2], residents[1]];
+    assert_eq!(pool.evict_until_fits(3 * UNIT, Contiguity::Extents), order);
 }
 
 #[test]

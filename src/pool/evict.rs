@@ -22,7 +22,7 @@ impl Core {
         let mut locked = self.lock();
         let mut search = Search::default();
         while units > 0 && self.check_quarantine(&locked).is_ok() {
-            let Some(selected) = self.select(&mut locked, &mut search, units, slots) else { break };
+            let selected = self.select(&mut locked, &mut search, units, slots);
             if selected.is_empty() {
                 break;
             }
@@ -33,15 +33,15 @@ impl Core {
         victims
     }
 
-    /// Takes victims out of the eviction order and the buddy tree until an allocation would succeed; `None`,
-    /// and everything as it was, if all of them would not do.
+    /// Takes victims out of the eviction order and the buddy tree until an allocation would succeed. None, and
+    /// everything as it was, if it would already, or if all of them would not do.
     fn select(
         &self,
         locked: &mut Locked,
         search: &mut Search,
         units: u32,
         slots: usize,
-    ) -> Option<Vec<(Victim, Handle)>> {
+    ) -> Vec<(Victim, Handle)> {
         let mut selected = Vec::new();
         while !extents::fits(locked.buddy.free_blocks(), units, slots) {
             let idle = |index: u32| {
@@ -52,7 +52,7 @@ impl Core {
                 for (victim, _) in selected.into_iter().rev() {
                     self.restore(locked, victim);
                 }
-                return None;
+                return Vec::new();
             };
             for block in self.table.blocks(victim.index) {
                 let freed = locked.buddy.free(block);
@@ -61,7 +61,7 @@ impl Core {
             let generation = self.table.state(victim.index).load().generation;
             selected.push((victim, self.name(victim.index, generation)));
         }
-        Some(selected)
+        selected
     }
 
     /// Makes a selected victim's end final, or puts it back if it was pinned in the meantime.
