@@ -19,8 +19,11 @@ use springtide::{
 
 mock! {
     Calls {
-        async fn register(&self, region: Arc<Region>) -> Result<(), StoreError>;
-        async fn unregister(&self, region: Arc<Region>) -> Result<(), StoreError>;
+        fn register(
+            &self,
+            region: Arc<Region>,
+        ) -> std::pin::Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+        fn unregister(&self, region: Arc<Region>) -> Result<(), StoreError>;
         fn put(
             &self,
             items: Vec<PutItem>,
@@ -50,7 +53,7 @@ impl Store for MockStore {
     }
 
     async fn unregister(&self, region: Arc<Region>) -> Result<(), StoreError> {
-        self.0.unregister(region).await
+        self.0.unregister(region)
     }
 
     fn put(&self, items: Vec<PutItem>) -> impl Future<Output = Vec<Outcome<()>>> + Send {
@@ -115,7 +118,7 @@ fn config(role: Role) -> Config {
 fn mocked(expect: impl FnOnce(&mut MockCalls)) -> TestEnv {
     let mut calls = MockCalls::new();
     expect(&mut calls);
-    calls.expect_register().returning(|_| Ok(()));
+    calls.expect_register().returning(|_| Box::pin(async { Ok(()) }));
     let store = MockStore(Arc::new(calls));
     Runtime::new(tokio::runtime::Handle::current(), TokioClock::new(), store, HostDevice)
 }
@@ -123,6 +126,12 @@ fn mocked(expect: impl FnOnce(&mut MockCalls)) -> TestEnv {
 fn from_now(env: &TestEnv, millis: u64) -> Time {
     use springtide::env::Env as _;
     env.clock().now() + Duration::from_millis(millis)
+}
+
+/// Lets time pass for everything that runs.
+async fn pass(env: &TestEnv, millis: u64) {
+    use springtide::env::Env as _;
+    env.clock().sleep(Duration::from_millis(millis)).await;
 }
 
 fn ended<T>(result: Result<T, StoreError>, transfer: springtide::pool::Transfer) -> Outcome<T> {
@@ -172,7 +181,7 @@ fn misses(scheduler: &Scheduler<TestEnv>) -> Vec<(String, u64)> {
 #[tokio::test(start_paused = true)]
 async fn f011_a_refused_registration_fails_the_start_and_names_the_code() {
     let mut calls = MockCalls::new();
-    calls.expect_register().returning(|_| Err(error(ErrorCode::InvalidParams)));
+    calls.expect_register().returning(|_| Box::pin(async { Err(error(ErrorCode::InvalidParams)) }));
     let store = MockStore(Arc::new(calls));
     let handle = tokio::runtime::Handle::current();
     let env = Runtime::new(handle, TokioClock::new(), store, HostDevice);
@@ -184,6 +193,19 @@ async fn f011_a_refused_registration_fails_the_start_and_names_the_code() {
         Scheduler::start(env, config(Role::Consumer)).await,
         Err(StartError::Register { .. })
     ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registration_that_never_ends_fails_the_start() {
+    let mut calls = MockCalls::new();
+    calls.expect_register().returning(|_| Box::pin(std::future::pending()));
+    let store = MockStore(Arc::new(calls));
+    let handle = tokio::runtime::Handle::current();
+    let env = Runtime::new(handle, TokioClock::new(), store, HostDevice);
+    let Err(refused) = Worker::start(env, config(Role::Producer), None).await else {
+        panic!("started without registered memory");
+    };
+    insta::assert_snapshot!(refused, @"registering 9216 bytes with the store: no answer within the I/O timeout");
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,7 +290,7 @@ async fn f023_close_ends_by_its_deadline_and_leaks_what_may_be_written() {
     });
     let worker = Worker::start(env.clone(), config(Role::Producer), None).await.unwrap();
     worker.save("a", tensor(100, 1), HostEvent::ready());
-    tokio::time::sleep(Duration::from_millis(10)).await;
+    pass(&env, 10).await;
     let deadline = from_now(&env, 2000);
     let report = worker.close(deadline).await;
     assert_eq!(from_now(&env, 0), deadline);
@@ -362,7 +384,7 @@ async fn an_item_that_the_store_has_lost_is_published_again_without_a_copy() {
     for _ in 0..2 {
         worker.save("a", tensor(10, 1), HostEvent::ready());
         assert_eq!(outcomes(&worker, from_now(&env, 1000)).await, ["stored"]);
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        pass(&env, 1).await;
     }
     assert_eq!(worker.counters().reused, 1);
     assert_eq!(worker.residents(), 1);
@@ -420,7 +442,8 @@ async fn what_is_not_the_item_is_a_miss_and_is_removed() {
     foreign[100] = 8;
     let mut flipped = object("a", 10, 7);
     flipped[HEADER_BYTES as usize] ^= 1;
-    let cases: Vec<(Vec<u8>, fn(u64) -> u64, &str)> = vec![
+    type Reported = fn(u64) -> u64;
+    let cases: Vec<(_, Reported, _)> = vec![
         (object("a", 10, 7), |n| n - 512, "rejected length"),
         (object("a", 10, 7), |_| 0, "rejected length"),
         (foreign, |n| n, "rejected key"),
@@ -449,7 +472,7 @@ async fn what_is_not_the_item_is_a_miss_and_is_removed() {
         decide(&scheduler, "r", &[item("a", 10)]).await;
         assert!(!scheduler.has_item("a"));
         assert_eq!(misses(&scheduler), [(reason.to_owned(), 1)]);
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        pass(&env, 1).await;
         assert_eq!(scheduler.counters().removed, 1);
         let usage = scheduler.pool().unwrap().usage();
         assert_eq!(usage.free, usage.total, "{reason}");
@@ -460,6 +483,7 @@ async fn what_is_not_the_item_is_a_miss_and_is_removed() {
 async fn f014_a_failed_batch_is_misses_and_gives_its_memory_back() {
     let env = mocked(|calls| {
         calls.expect_exists().returning(|keys| vec![Ok(true); keys.len()]);
+        calls.expect_size().returning(|_| Ok(object_bytes(&spec(10))));
         calls.expect_get().returning(|items| {
             Box::pin(async move {
                 let fail = |item: GetItem| ended(Err(error(ErrorCode::InvalidParams)), item.dest);
@@ -597,7 +621,7 @@ async fn f017_a_copy_waits_for_its_event_and_a_late_save_still_becomes_readable(
     assert_eq!(outcomes(&worker, from_now(&env, 100)).await, ["timed out"]);
     assert_eq!(worker.counters().puts, 0);
     signal.signal();
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    pass(&env, 1).await;
     assert_eq!((worker.counters().puts, worker.counters().late), (1, 1));
     assert_eq!(outcomes(&worker, from_now(&env, 100)).await, [""; 0]);
 }

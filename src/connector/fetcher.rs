@@ -28,6 +28,7 @@ use crate::{
 pub(super) struct Fetcher<E: Env> {
     env: E,
     config: Config,
+    namespace: Namespace,
     pub(super) memory: Memory,
     state: Mutex<State>,
     /// Wakes the driver.
@@ -46,15 +47,17 @@ pub(super) struct State {
 impl<E: Env> Fetcher<E> {
     /// Opens the pool and starts the driver.
     pub(super) async fn start(env: E, config: Config) -> Result<Arc<Self>, StartError> {
-        let memory = Memory::open(&env, &config.pool).await?;
+        let memory = Memory::open(&env, &config).await?;
         let fragments_per_item = config.pool.max_extents.min(memory.limits.buffers_per_object);
         let loads =
             Loads::new(config.loads.clone(), memory.limits.fragments_per_batch, fragments_per_item);
         let namespace = Namespace::new(&config.namespace);
-        let requests = Requests::new(namespace, config.loads.deadline, config.tensor_parallel);
+        let requests =
+            Requests::new(namespace.clone(), config.loads.deadline, config.tensor_parallel);
         let fetcher = Arc::new(Self {
             env,
             config,
+            namespace,
             memory,
             state: Mutex::new(State { loads, requests, running: 0, stopped: false }),
             wake: Notify::new(),
@@ -140,6 +143,7 @@ impl<E: Env> Fetcher<E> {
         match action {
             Action::Lookup(keys) => self.lookup(keys).await,
             Action::Size(key) => self.size(key).await,
+            Action::Remove(key, rejection) => self.remove(key, rejection).await,
             Action::Fetch(batch) => self.fetch(batch).await,
         }
         self.lock().running -= 1;
@@ -192,7 +196,6 @@ impl<E: Env> Fetcher<E> {
         let call = self.env.store().get(items);
         let outcomes = self.env.clock().timeout_at(limit, call).await.unwrap_or_default();
         let mut outcomes = outcomes.into_iter();
-        let mut bad = Vec::new();
         for key in keys {
             // Keeps the item until those who wait for it have pinned it.
             let mut pin = None;
@@ -214,12 +217,6 @@ impl<E: Env> Fetcher<E> {
                 }
             };
             self.event(|loads, now| loads.fetched(&key, end, now));
-            if let FetchEnd::Rejected(rejection) = end {
-                bad.push((key, rejection));
-            }
-        }
-        for (key, rejection) in bad {
-            self.remove_bad(&key, rejection).await;
         }
     }
 
@@ -255,9 +252,8 @@ impl<E: Env> Fetcher<E> {
         let mut head = [0; HEADER_BYTES as usize];
         lease.read_at(0, &mut head);
         let header = Header::decode(&head)?;
-        let width = self.config.namespace.width;
-        let rows = (lease.len() - HEADER_BYTES) / (width * self.config.namespace.dtype.size());
-        let expected = Namespace::new(&self.config.namespace).spec(rows);
+        let row = self.config.namespace.width * self.config.namespace.dtype.size();
+        let expected = self.namespace.spec((bytes - HEADER_BYTES) / row);
         header.check(key, &expected.map_err(|_| Rejection::Shape)?)?;
         if header.spec.bytes() + HEADER_BYTES != bytes {
             return Err(Rejection::Length);
@@ -270,12 +266,11 @@ impl<E: Env> Fetcher<E> {
         }
     }
 
-    async fn remove_bad(&self, key: &Key, rejection: Rejection) {
+    async fn remove(&self, key: Key, rejection: Rejection) {
         tracing::warn!(%key, reason = rejection.name(), "removing a bad object");
         let limit = self.now() + self.config.io_timeout;
-        let call = self.env.store().remove(key.clone(), true);
-        if let Ok(Ok(())) = self.env.clock().timeout_at(limit, call).await {
-            self.lock().loads.counters.removed += 1;
-        }
+        let call = self.env.store().remove(key, true);
+        let done = matches!(self.env.clock().timeout_at(limit, call).await, Ok(Ok(())));
+        self.event(|loads, _| loads.removed(done));
     }
 }

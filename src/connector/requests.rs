@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     env::{Key, TensorSpec, Time},
-    pool::{Descriptor, Pin, Pool},
+    pool::{Descriptor, Handle, Pin, Pool},
 };
 
 /// Requests that arrive together give up at slightly different times, so that they do not all encode in one
@@ -88,6 +88,8 @@ pub(super) struct Requests {
     patience: Duration,
     ranks: u32,
     requests: BTreeMap<String, BTreeMap<String, Decision>>,
+    /// Who waits for a key, as (request, identifier).
+    waiters: BTreeMap<Key, BTreeSet<(String, String)>>,
     arrivals: u32,
     /// The request of the last `ensure_available`: `has_item` has no request argument.
     current: String,
@@ -106,6 +108,7 @@ impl Requests {
             patience,
             ranks,
             requests: BTreeMap::new(),
+            waiters: BTreeMap::new(),
             arrivals: 0,
             current: String::new(),
             promised: BTreeSet::new(),
@@ -216,8 +219,9 @@ impl Requests {
 
     /// The request has ended or was aborted. Pins that no step has taken are given back.
     pub(super) fn finished(&mut self, request: &str, loads: &mut Loads) {
-        for decision in self.requests.remove(request).into_iter().flat_map(BTreeMap::into_values) {
-            if matches!(decision, Decision::Waiting { .. }) {
+        for (identifier, decision) in self.requests.remove(request).into_iter().flatten() {
+            if let Decision::Waiting { key, .. } = decision {
+                self.stop_waiting(&key, request, &identifier);
                 loads.counters.waiting -= 1;
                 loads.counters.withdrawn += 1;
             }
@@ -227,46 +231,22 @@ impl Requests {
 
     /// Pins what has been loaded, and decides what is missing, for everybody who waits for it.
     pub(super) fn settle(&mut self, loads: &mut Loads, pool: &Pool) {
-        for (settled, result) in loads.take_settled() {
-            for decision in self.requests.values_mut().flat_map(BTreeMap::values_mut) {
-                let Decision::Waiting { key, len, spec, .. } = decision else { continue };
-                if *key != settled {
-                    continue;
+        for (key, result) in loads.take_settled() {
+            for (request, identifier) in self.waiters.get(&key).cloned().into_iter().flatten() {
+                match result {
+                    Err(reason) => self.decide_local(&request, &identifier, reason, loads),
+                    Ok(handle) => {
+                        self.decide_resident(&request, &identifier, handle, loads, pool);
+                    }
                 }
-                let next = match result {
-                    Err(reason) => Err(reason),
-                    Ok(handle) => match pool.pin(handle) {
-                        Ok(pin) if pin.len() == *len => {
-                            Ok(Decision::Ready { pin: Box::new(pin), spec: *spec })
-                        }
-                        Ok(_) => Err(MissReason::WrongSpec),
-                        // Evicted already: look again at the next step.
-                        Err(_) => continue,
-                    },
-                };
-                loads.counters.waiting -= 1;
-                *decision = next.map_or_else(
-                    |reason| {
-                        bump(&mut loads.counters.misses, reason);
-                        Decision::Local
-                    },
-                    |ready| {
-                        loads.counters.hits += 1;
-                        ready
-                    },
-                );
             }
         }
     }
 
     /// Decides everything that waits, for a shutdown.
     pub(super) fn close(&mut self, loads: &mut Loads) {
-        for decision in self.requests.values_mut().flat_map(BTreeMap::values_mut) {
-            if matches!(decision, Decision::Waiting { .. }) {
-                *decision = Decision::Local;
-                loads.counters.waiting -= 1;
-                bump(&mut loads.counters.misses, MissReason::Closed);
-            }
+        for (request, identifier) in self.waiters.clone().into_values().flatten() {
+            self.decide_local(&request, &identifier, MissReason::Closed, loads);
         }
     }
 
@@ -280,8 +260,23 @@ impl Requests {
         if !self.requests.contains_key(request) {
             self.arrivals = self.arrivals.wrapping_add(1);
         }
+        if let Decision::Waiting { key, .. } = &decision {
+            let waiter = (request.to_owned(), identifier.to_owned());
+            self.waiters.entry(key.clone()).or_default().insert(waiter);
+        }
         let items = self.requests.entry(request.to_owned()).or_default();
-        items.insert(identifier.to_owned(), decision);
+        let before = items.insert(identifier.to_owned(), decision);
+        if let Some(Decision::Waiting { key, .. }) = before {
+            self.stop_waiting(&key, request, identifier);
+        }
+    }
+
+    fn stop_waiting(&mut self, key: &Key, request: &str, identifier: &str) {
+        let Some(waiters) = self.waiters.get_mut(key) else { return };
+        waiters.remove(&(request.to_owned(), identifier.to_owned()));
+        if waiters.is_empty() {
+            self.waiters.remove(key);
+        }
     }
 
     /// Looks at an item for the first time, or anew after the engine has dropped it.
@@ -307,12 +302,13 @@ impl Requests {
         let key = self.namespace.key(&item.identifier);
         let len = object::object_bytes(&spec);
         self.set(request, &item.identifier, Decision::Waiting { key, len, spec, deadline });
-        if self.look_again(request, &item.identifier, loads, pool, now) {
+        self.look_again(request, &item.identifier, loads, pool, now);
+        if matches!(self.decision(request, &item.identifier), Some(Decision::Ready { .. })) {
             loads.counters.resident_hits += 1;
         }
     }
 
-    /// Asks for a waiting item once more; true if it lay in the pool.
+    /// Asks for a waiting item once more.
     fn look_again(
         &mut self,
         request: &str,
@@ -320,39 +316,47 @@ impl Requests {
         loads: &mut Loads,
         pool: &Pool,
         now: Time,
-    ) -> bool {
-        let Some(Decision::Waiting { key, len, spec, deadline }) =
-            self.decision(request, identifier)
+    ) {
+        let Some(Decision::Waiting { key, len, deadline, .. }) = self.decision(request, identifier)
         else {
-            return false;
+            return;
         };
-        let (key, len, spec, deadline) = (key.clone(), *len, *spec, *deadline);
+        let (key, len, deadline) = (key.clone(), *len, *deadline);
         match loads.want(&key, len, deadline, now) {
-            Want::Pending => false,
-            Want::Miss(reason) => {
-                self.decide_local(request, identifier, reason, loads);
-                false
-            }
-            Want::Resident(handle) => match pool.pin(handle) {
-                Ok(pin) if pin.len() == len => {
-                    loads.counters.waiting -= 1;
-                    loads.counters.hits += 1;
-                    let ready = Decision::Ready { pin: Box::new(pin), spec };
-                    self.set(request, identifier, ready);
-                    true
-                }
-                Ok(_) => {
-                    self.decide_local(request, identifier, MissReason::WrongSpec, loads);
-                    false
-                }
-                Err(_) => {
+            Want::Pending => {}
+            Want::Miss(reason) => self.decide_local(request, identifier, reason, loads),
+            Want::Resident(handle) => {
+                if !self.decide_resident(request, identifier, handle, loads, pool) {
                     // The pool has evicted it: ask the store.
                     loads.residents.remove(&key);
                     loads.want(&key, len, deadline, now);
-                    false
                 }
-            },
+            }
         }
+    }
+
+    /// Decides a waiting item by what lies in the pool; false if that has gone.
+    fn decide_resident(
+        &mut self,
+        request: &str,
+        identifier: &str,
+        handle: Handle,
+        loads: &mut Loads,
+        pool: &Pool,
+    ) -> bool {
+        let Some(Decision::Waiting { len, spec, .. }) = self.decision(request, identifier) else {
+            return true;
+        };
+        let (len, spec) = (*len, *spec);
+        let Ok(pin) = pool.pin(handle) else { return false };
+        if pin.len() == len {
+            loads.counters.waiting -= 1;
+            loads.counters.hits += 1;
+            self.set(request, identifier, Decision::Ready { pin: Box::new(pin), spec });
+        } else {
+            self.decide_local(request, identifier, MissReason::WrongSpec, loads);
+        }
+        true
     }
 
     fn decide_local(

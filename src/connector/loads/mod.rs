@@ -15,7 +15,9 @@
 //! *Not ready* and *absent* are different answers: the first is worth waiting for. A store error is never an
 //! answer: it is tried again until the deadline and then a miss with its code.
 
+mod batches;
 mod outcome;
+mod transitions;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -26,7 +28,7 @@ pub(super) use self::outcome::bump;
 pub use self::outcome::{LoadCounters, MissReason};
 use super::{config::LoadConfig, object::Rejection, residents::Residents};
 use crate::{
-    env::{ErrorCode, Key, Retry, StoreError, Time},
+    env::{ErrorCode, Key, StoreError, Time},
     pool::Handle,
 };
 
@@ -48,6 +50,9 @@ pub(super) enum Action {
     Lookup(Vec<Key>),
     /// Ask for the size, to tell *not ready* from *absent*; answer with [`Loads::sized`].
     Size(Key),
+    /// Remove what is not the item, whatever leases it has: a put over it would not repair it. Answer with
+    /// [`Loads::removed`].
+    Remove(Key, Rejection),
     /// Fetch these, of these lengths; answer with [`Loads::fetched`] or [`Loads::no_room`].
     Fetch(Vec<(Key, u64)>),
 }
@@ -100,6 +105,8 @@ struct Entry {
     wanted_until: Time,
     attempts: u32,
     pause: Duration,
+    /// The store failed in a way that an object of another length also causes.
+    suspect: bool,
     /// What it is a miss for, should the time run out.
     last: MissReason,
 }
@@ -116,6 +123,7 @@ pub(super) struct Loads {
     to_lookup: VecDeque<Key>,
     to_size: VecDeque<Key>,
     to_fetch: VecDeque<Key>,
+    to_remove: VecDeque<(Key, Rejection)>,
     /// Ends of pauses and of misses' times to live.
     timers: BTreeSet<(Time, Key)>,
     in_flight_bytes: u64,
@@ -140,6 +148,7 @@ impl Loads {
             to_lookup: VecDeque::new(),
             to_size: VecDeque::new(),
             to_fetch: VecDeque::new(),
+            to_remove: VecDeque::new(),
             timers: BTreeSet::new(),
             in_flight_bytes: 0,
             settled: Vec::new(),
@@ -201,6 +210,7 @@ impl Loads {
                 wanted_until: deadline,
                 attempts: 0,
                 pause: self.config.retry_pause,
+                suspect: false,
                 last: MissReason::Deadline,
             },
         );
@@ -234,7 +244,10 @@ impl Loads {
         if !self.is_in(key, State::Sizing) {
             return;
         }
+        let Some(&Entry { len, suspect, last, .. }) = self.entries.get(key) else { return };
         match size {
+            Ok(size) if size != len => self.reject(key, Rejection::Length, now),
+            Ok(_) if suspect => self.pause(key, last, Step::Fetch, now),
             Ok(_) => self.ready(key, Step::Fetch),
             Err(error) if error.code == ErrorCode::ObjectNotFound => {
                 self.missing(key, MissReason::Absent, now + self.config.absent_ttl);
@@ -266,14 +279,14 @@ impl Loads {
                 self.residents.insert(key.clone(), handle);
                 self.settled.push((key.clone(), Ok(handle)));
             }
-            FetchEnd::Rejected(rejection) => {
-                bump(&mut self.counters.rejected, rejection.name());
-                self.missing(key, MissReason::Rejected(rejection), failed_until);
-            }
-            FetchEnd::Failed(error) if error.code == ErrorCode::ObjectNotFound => {
-                self.missing(key, MissReason::Vanished, now + self.config.absent_ttl);
-            }
-            FetchEnd::Failed(error) => self.failed(key, error, Step::Fetch, now),
+            FetchEnd::Rejected(rejection) => self.reject(key, rejection, now),
+            FetchEnd::Failed(error) => match error.code {
+                ErrorCode::ObjectNotFound => {
+                    self.missing(key, MissReason::Vanished, now + self.config.absent_ttl);
+                }
+                ErrorCode::TransferFail | ErrorCode::InvalidParams => self.suspect(key, error),
+                _ => self.failed(key, error, Step::Fetch, now),
+            },
             FetchEnd::Uncertain(error) => {
                 self.counters.uncertain += 1;
                 bump(&mut self.counters.errors, error.code);
@@ -285,6 +298,11 @@ impl Loads {
             }
             FetchEnd::TooLarge => self.missing(key, MissReason::TooLarge, failed_until),
         }
+    }
+
+    /// The answer to [`Action::Remove`].
+    pub(super) fn removed(&mut self, done: bool) {
+        self.counters.removed += u64::from(done);
     }
 
     /// The next thing to do at `now`, if there is one. Called until it says `None`.
@@ -301,148 +319,11 @@ impl Loads {
                 return Some(Action::Size(key));
             }
         }
+        if let Some((key, rejection)) = self.to_remove.pop_front() {
+            return Some(Action::Remove(key, rejection));
+        }
         let fetches = self.take_fetches(now);
         (!fetches.is_empty()).then_some(Action::Fetch(fetches))
-    }
-
-    // -- transitions -----------------------------------------------------------------------------------
-
-    fn is_in(&self, key: &Key, state: State) -> bool {
-        self.entries.get(key).is_some_and(|entry| entry.state == state)
-    }
-
-    fn ready(&mut self, key: &Key, step: Step) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        entry.state = State::Ready(step);
-        match step {
-            Step::Lookup => self.to_lookup.push_back(key.clone()),
-            Step::Fetch => self.to_fetch.push_back(key.clone()),
-        }
-    }
-
-    fn queue_size(&mut self, key: &Key) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        entry.state = State::ToSize;
-        self.to_size.push_back(key.clone());
-    }
-
-    fn failed(&mut self, key: &Key, error: StoreError, again: Step, now: Time) {
-        let reason = match error.code {
-            ErrorCode::ReplicaIsNotReady => MissReason::NotReady,
-            code => {
-                bump(&mut self.counters.errors, code);
-                MissReason::Store(code)
-            }
-        };
-        match error.retry() {
-            Retry::Never => self.missing(key, reason, now + self.config.failed_ttl),
-            Retry::AfterPause if reason != MissReason::NotReady => {
-                self.pause(key, reason, again, now);
-            }
-            Retry::AfterPause | Retry::AfterProbe => self.pause(key, reason, Step::Lookup, now),
-        }
-    }
-
-    /// Tries again later, if somebody still waits then.
-    fn pause(&mut self, key: &Key, reason: MissReason, then: Step, now: Time) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        entry.attempts += 1;
-        entry.last = reason;
-        let until = now + entry.pause;
-        entry.pause *= 2;
-        if self.closed || entry.attempts >= self.config.attempts_max || until > entry.wanted_until {
-            // Nobody would see the next answer. What may be ready any moment is not remembered.
-            let ttl = match reason {
-                MissReason::NotReady | MissReason::PoolFull => Duration::ZERO,
-                _ => self.config.failed_ttl,
-            };
-            return self.missing(key, reason, now + ttl);
-        }
-        self.counters.retries += 1;
-        entry.state = State::Paused { until, then };
-        self.timers.insert((until, key.clone()));
-    }
-
-    fn missing(&mut self, key: &Key, reason: MissReason, until: Time) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        entry.state = State::Missing { reason, until };
-        self.settled.push((key.clone(), Err(reason)));
-        self.timers.insert((until, key.clone()));
-    }
-
-    fn fire_timers(&mut self, now: Time) {
-        while let Some((at, key)) = self.timers.first().cloned().filter(|(at, _)| *at <= now) {
-            self.timers.remove(&(at, key.clone()));
-            match self.entries.get(&key).map(|entry| entry.state) {
-                Some(State::Paused { until, then }) if until <= now => self.ready(&key, then),
-                Some(State::Missing { until, .. }) if until <= now => {
-                    self.entries.remove(&key);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Moves an entry from its queue into a call, unless nobody waits for it any more.
-    fn begin(&mut self, key: &Key, from: State, to: State, now: Time) -> bool {
-        let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.state == from) else {
-            return false;
-        };
-        if entry.wanted_until <= now {
-            self.entries.remove(key);
-            return false;
-        }
-        entry.state = to;
-        true
-    }
-
-    fn leave_flight(&mut self, key: &Key) {
-        if let Some(entry) = self.entries.get(key).filter(|entry| entry.state == State::Fetching) {
-            self.in_flight_bytes -= entry.len;
-        }
-    }
-
-    // -- batches ---------------------------------------------------------------------------------------
-
-    fn take_lookups(&mut self, now: Time) -> Vec<Key> {
-        let mut batch = Vec::new();
-        while batch.len() < self.config.batch_items_max {
-            let Some(key) = self.to_lookup.pop_front() else { break };
-            if self.begin(&key, State::Ready(Step::Lookup), State::Asking, now) {
-                batch.push(key);
-            }
-        }
-        batch
-    }
-
-    /// The next batch of gets: in order, within the limits of a batch and of what may be in flight. A single
-    /// item above a limit goes alone.
-    fn take_fetches(&mut self, now: Time) -> Vec<(Key, u64)> {
-        let items_max = self
-            .config
-            .batch_items_max
-            .min(self.fragments_per_batch / self.fragments_per_item.max(1))
-            .max(1);
-        let (mut batch, mut bytes) = (Vec::new(), 0);
-        while let Some(key) = self.to_fetch.front().cloned() {
-            let len = self.entries.get(&key).map_or(0, |entry| entry.len);
-            let fits_batch = batch.is_empty()
-                || batch.len() < items_max && bytes + len <= self.config.batch_bytes_max;
-            let fits_flight = self.in_flight_bytes == 0
-                || self.in_flight_bytes + len <= self.config.in_flight_bytes_max;
-            if !fits_batch || !fits_flight {
-                break;
-            }
-            self.to_fetch.pop_front();
-            if self.begin(&key, State::Ready(Step::Fetch), State::Fetching, now) {
-                bytes += len;
-                self.in_flight_bytes += len;
-                self.counters.gets += 1;
-                self.counters.get_bytes += len;
-                batch.push((key, len));
-            }
-        }
-        batch
     }
 }
 

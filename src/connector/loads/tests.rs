@@ -103,7 +103,12 @@ fn expired_leases_and_failed_transfers_are_tried_again_within_bounds() {
         let mut gets = 1;
         for step in 1..50 {
             loads.fetched(&key("a"), FetchEnd::Failed(error(code)), at(step * 10));
-            gets += u32::from(matches!(loads.next_action(at(step * 10)), Some(Action::Fetch(_))));
+            match loads.next_action(at(step * 10)) {
+                Some(Action::Fetch(_)) => gets += 1,
+                // Is it another length? It is not.
+                Some(Action::Size(key)) => loads.sized(&key, Ok(10), at(step * 10)),
+                _ => {}
+            }
         }
         assert_eq!(gets, 4, "{code}");
         assert_eq!(loads.take_settled(), [(key("a"), Err(MissReason::Store(code)))]);
@@ -173,4 +178,29 @@ fn closing_starts_nothing_more() {
     assert_eq!(loads.want(&key("c"), 10, at(500), at(0)), Want::Miss(MissReason::Closed));
     loads.fetched(&key("a"), FetchEnd::Lost, at(1));
     assert_eq!(loads.open(), 0);
+}
+
+#[test]
+fn an_object_of_another_length_is_found_out_and_removed() {
+    for code in [ErrorCode::TransferFail, ErrorCode::InvalidParams] {
+        let mut loads = loads();
+        fetching(&mut loads, "a", 10);
+        loads.fetched(&key("a"), FetchEnd::Failed(error(code)), at(1));
+        assert_eq!(loads.next_action(at(1)), Some(Action::Size(key("a"))));
+        loads.sized(&key("a"), Ok(9), at(2));
+        let missed = MissReason::Rejected(Rejection::Length);
+        assert_eq!(loads.take_settled(), [(key("a"), Err(missed))]);
+        assert_eq!(loads.next_action(at(2)), Some(Action::Remove(key("a"), Rejection::Length)));
+        loads.removed(true);
+        assert_eq!(loads.counters.removed, 1);
+    }
+}
+
+#[test]
+fn a_bad_object_is_removed_once() {
+    let mut loads = loads();
+    fetching(&mut loads, "a", 10);
+    loads.fetched(&key("a"), FetchEnd::Rejected(Rejection::Checksum), at(1));
+    assert_eq!(loads.next_action(at(1)), Some(Action::Remove(key("a"), Rejection::Checksum)));
+    assert_eq!(loads.next_action(at(1)), None);
 }

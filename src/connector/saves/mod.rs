@@ -14,8 +14,10 @@
 //! succeeds without storing. An upload whose deadline passes while the store still works on it goes on
 //! until the store gives its memory back, without tickets; it is never waited for.
 
+mod batches;
 mod outcome;
 mod tickets;
+mod transitions;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -25,8 +27,8 @@ use std::{
 pub use self::outcome::{
     DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, Ticket,
 };
-use self::tickets::Tickets;
 pub(super) use self::tickets::WaitId;
+use self::{batches::Queue, tickets::Tickets};
 use super::config::SaveConfig;
 use crate::env::{ErrorCode, Key, Retry, StoreError, Time};
 
@@ -329,173 +331,6 @@ impl Saves {
         let puts = self.take_puts();
         (!puts.is_empty()).then_some(Action::Put(puts))
     }
-
-    // -- transitions -----------------------------------------------------------------------------------
-
-    fn prepared(&mut self, id: UploadId) {
-        let Some(upload) = self.uploads.get_mut(&id) else { return };
-        if upload.stage != (Stage::Preparing { copied: true, checked: true }) {
-            return;
-        }
-        if upload.expired || upload.there {
-            return self.over(id);
-        }
-        upload.stage = Stage::ReadyToPut;
-        self.to_put.push_back(id);
-    }
-
-    fn queue_probe(&mut self, id: UploadId) {
-        let Some(upload) = self.uploads.get_mut(&id) else { return };
-        upload.stage = Stage::ReadyToProbe;
-        self.to_probe.push_back(id);
-    }
-
-    /// Tries again later, or gives up when the attempts are used up or the deadline has passed.
-    fn pause(&mut self, id: UploadId, then_put: bool, now: Time) {
-        let Some(upload) = self.uploads.get_mut(&id) else { return };
-        if upload.expired {
-            return self.over(id);
-        }
-        if upload.attempts >= self.config.attempts_max {
-            let failure = upload.last.unwrap_or(SaveFailure::NotVisible);
-            return self.end(id, SaveOutcome::Failed(failure));
-        }
-        let until = now + upload.pause;
-        upload.pause = (upload.pause * 2).min(self.config.retry_pause_max);
-        upload.stage = Stage::Paused { until, then_put };
-        self.timers.insert((until, id));
-    }
-
-    fn fire_timers(&mut self, now: Time) {
-        while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
-            self.timers.remove(&(at, id));
-            let Some(upload) = self.uploads.get_mut(&id) else { continue };
-            if upload.deadline <= now && !upload.expired {
-                self.expire(id);
-                continue;
-            }
-            if let Stage::Paused { until, then_put } = upload.stage
-                && until <= now
-            {
-                if then_put {
-                    upload.stage = Stage::ReadyToPut;
-                    self.to_put.push_back(id);
-                } else {
-                    self.queue_probe(id);
-                }
-            }
-        }
-    }
-
-    /// The save's own deadline: its tickets end; its memory comes home when the store is done with it.
-    fn expire(&mut self, id: UploadId) {
-        let Some(upload) = self.uploads.get_mut(&id) else { return };
-        upload.expired = true;
-        let outcome = upload.last.map_or(SaveOutcome::TimedOut, SaveOutcome::Failed);
-        let idle =
-            matches!(upload.stage, Stage::ReadyToPut | Stage::ReadyToProbe | Stage::Paused { .. });
-        if idle {
-            self.end(id, outcome);
-        } else {
-            self.leave(id);
-            self.resolve(id, outcome);
-        }
-    }
-
-    /// Ends the upload and its tickets.
-    fn end(&mut self, id: UploadId, outcome: SaveOutcome) {
-        let had_open_tickets = self.resolve(id, outcome);
-        if outcome == SaveOutcome::Stored && !had_open_tickets {
-            self.tickets.counters.late += 1;
-        }
-        self.over(id);
-    }
-
-    fn resolve(&mut self, id: UploadId, outcome: SaveOutcome) -> bool {
-        let Some(upload) = self.uploads.get_mut(&id) else { return false };
-        let tickets = std::mem::take(&mut upload.tickets);
-        let any_open = tickets.iter().any(|ticket| self.tickets.is_open(*ticket));
-        for ticket in tickets {
-            self.tickets.resolve(ticket, outcome);
-        }
-        any_open
-    }
-
-    fn over(&mut self, id: UploadId) {
-        self.leave(id);
-        let Some(upload) = self.uploads.get_mut(&id) else { return };
-        if upload.stage != Stage::Over {
-            upload.stage = Stage::Over;
-            self.to_release.push_back(id);
-        }
-    }
-
-    /// Later saves of the key no longer join this upload.
-    fn leave(&mut self, id: UploadId) {
-        let Some(upload) = self.uploads.get(&id) else { return };
-        if self.by_key.get(&upload.key) == Some(&id) {
-            self.by_key.remove(&upload.key);
-        }
-    }
-
-    // -- batches ---------------------------------------------------------------------------------------
-
-    fn take_batch(&mut self, queue: Queue) -> Vec<(UploadId, Key)> {
-        let (ids, from, to) = match queue {
-            Queue::Check => (&mut self.to_check, None, None),
-            Queue::Probe => (&mut self.to_probe, Some(Stage::ReadyToProbe), Some(Stage::Probing)),
-        };
-        let mut batch = Vec::new();
-        while batch.len() < self.config.batch_items_max {
-            let Some(id) = ids.pop_front() else { break };
-            let Some(upload) = self.uploads.get_mut(&id) else { continue };
-            if from.is_some_and(|stage| upload.stage != stage) {
-                continue;
-            }
-            upload.stage = to.unwrap_or(upload.stage);
-            batch.push((id, upload.key.clone()));
-        }
-        batch
-    }
-
-    /// The next batch of puts: in order, within the limits of a batch and of what may be in flight. A single
-    /// item above a limit goes alone.
-    fn take_puts(&mut self) -> Vec<(UploadId, Key)> {
-        let mut batch = Vec::new();
-        let (mut bytes, mut fragments) = (0, 0);
-        while let Some(id) = self.to_put.front().copied() {
-            let Some(upload) = self.uploads.get_mut(&id).filter(|u| u.stage == Stage::ReadyToPut)
-            else {
-                self.to_put.pop_front();
-                continue;
-            };
-            let fits_batch = batch.len() < self.config.batch_items_max
-                && bytes + upload.bytes <= self.config.batch_bytes_max
-                && fragments + upload.fragments <= self.fragments_per_batch;
-            let fits_flight =
-                self.in_flight_bytes + upload.bytes <= self.config.in_flight_bytes_max;
-            if !(fits_batch || batch.is_empty()) || !(fits_flight || self.in_flight_bytes == 0) {
-                break;
-            }
-            self.to_put.pop_front();
-            bytes += upload.bytes;
-            fragments += upload.fragments;
-            self.in_flight_bytes += upload.bytes;
-            self.tickets.counters.puts += 1;
-            self.tickets.counters.put_bytes += upload.bytes;
-            self.tickets.counters.retries += u64::from(upload.attempts > 0);
-            upload.attempts += 1;
-            upload.stage = Stage::Putting;
-            batch.push((id, upload.key.clone()));
-        }
-        batch
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Queue {
-    Check,
-    Probe,
 }
 
 #[cfg(test)]
