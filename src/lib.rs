@@ -6,8 +6,10 @@
 //! |---|---|---|
 //! | [`env`] | the injected world: clock, network, store, device | [`pool`]'s leases |
 //! | [`pool`] | the buddy pool of registered memory, its leases and eviction | nothing |
+//! | [`sync`] | the synchronisation primitives, switchable | nothing |
 //! | [`connector`] | saving, waiting, looking up, loading | [`env`], [`pool`] |
 //! | [`runtime`] | production implementations of the injected world | [`env`] |
 
 pub mod env;
 pub mod pool;
+pub mod sync;
