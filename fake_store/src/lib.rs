@@ -1,15 +1,20 @@
 //! A Mooncake Store that is a state machine.
-//!
-//! # Layout
-//!
-//! | module | what it is |
-//! |---|---|
-//! | [`master`] | the metadata server: pure, time in, replies out |
-//! | [`protocol`] | what is asked of it, as data |
 
+pub mod client;
+mod cluster;
+pub mod faults;
 pub mod master;
+mod memory;
 mod millis;
 pub mod protocol;
 mod rng;
+pub mod service;
+pub mod transport;
 
-pub use rng::Rng;
+pub use self::{
+    client::{Client, ClientConfig, Spawner},
+    cluster::{ClusterConfig, FakeCluster},
+    faults::{Action, FaultPlan, Faults, Point, Rule},
+    master::{Knobs, Master},
+    rng::Rng,
+};

@@ -153,6 +153,11 @@ pub enum Call {
         /// Their keys.
         keys: Vec<String>,
     },
+    /// The same, asked for the objects' lengths. Answered by [`Reply::Found`].
+    Size {
+        /// Their keys.
+        keys: Vec<String>,
+    },
     /// Whether objects are readable; takes a read lease. Answered by [`Reply::Exists`].
     Exist {
         /// Their keys.
@@ -206,6 +211,7 @@ impl Call {
             Self::PutEnd { keys }
             | Self::PutRevoke { keys }
             | Self::Query { keys }
+            | Self::Size { keys }
             | Self::Exist { keys }
             | Self::Remove { keys, .. } => keys.iter().map(String::as_str).collect(),
             _ => Vec::new(),
@@ -222,7 +228,7 @@ impl Call {
             Self::PutEnd { .. } | Self::PutRevoke { .. } | Self::Remove { .. } => {
                 Reply::Done(vec![Err(Code(code)); n])
             }
-            Self::Query { .. } => Reply::Found(vec![Err(Code(code)); n]),
+            Self::Query { .. } | Self::Size { .. } => Reply::Found(vec![Err(Code(code)); n]),
             Self::Exist { .. } => Reply::Exists(vec![Err(Code(code)); n]),
             Self::RemoveByRegex { .. } | Self::RemoveAll { .. } => Reply::Removed(Err(Code(code))),
             Self::Mount { .. } | Self::Unmount { .. } | Self::Remount { .. } | Self::Ping => {

@@ -162,7 +162,7 @@ impl Master {
             Call::PutRevoke { keys } => {
                 Reply::Done(self.each(keys, |master, key| master.put_revoke(now, client, &key)))
             }
-            Call::Query { keys } => {
+            Call::Query { keys } | Call::Size { keys } => {
                 Reply::Found(self.each(keys, |master, key| master.query(now, &key)))
             }
             Call::Exist { keys } => {
