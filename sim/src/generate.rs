@@ -86,6 +86,7 @@ fn store(stream: &mut Stream, plan: &mut Plan) {
     store.eviction_permille = *stream.pick(&[50, 200]);
     store.rpc_timeout_ms = *stream.pick(&[100, 500]);
     store.transfer_limit_ms = *stream.pick(&[300, 1_500]);
+    store.close_fences = !stream.chance(1, 8);
 }
 
 fn engine(stream: &mut Stream, plan: &mut Plan) {

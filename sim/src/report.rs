@@ -71,7 +71,7 @@ pub fn exit_code(verdicts: &[Verdict]) -> u8 {
 /// The table: a row a scenario, and one for the random plans of each traffic profile.
 pub fn table(verdicts: &[Verdict]) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::UTF8_BORDERS_ONLY);
     table.set_header([
         "scenario", "plans", "simulated", "faults", "saved", "loaded", "missed", "verdict",
     ]);

@@ -24,7 +24,7 @@ use crate::{
     event::Event,
     plan::Item,
     world::{
-        device::{SimEvent, SimTensor},
+        device::{SimDevice, SimEvent, SimTensor},
         host::Host,
     },
 };
@@ -174,8 +174,13 @@ impl Prefill {
     /// The distinct items that the engine's own cache lacks.
     fn missing(&self, items: &[Item]) -> Vec<Item> {
         let mut seen = BTreeSet::new();
-        let lacks = |item: &&Item| !self.cache.holds(&item.id) && seen.insert(item.id.as_str());
-        items.iter().filter(lacks).cloned().collect()
+        let mut missing = Vec::new();
+        for item in items {
+            if !self.cache.holds(&item.id) && seen.insert(&item.id) {
+                missing.push(item.clone());
+            }
+        }
+        missing
     }
 
     fn is_available(&self, active: &mut Active) -> bool {
@@ -241,7 +246,7 @@ impl Prefill {
         for (rank, worker) in (0..).zip(self.instance.workers()) {
             let plan: StepPlan = serde_json::from_str(&pickled).expect("what was written is read");
             let now = self.host.clock.now();
-            let targets: Vec<_> = plan
+            let targets: Vec<LoadTarget<SimDevice>> = plan
                 .orders
                 .iter()
                 .map(|order| LoadTarget {
@@ -250,7 +255,7 @@ impl Prefill {
                     free: SimEvent(now),
                 })
                 .collect();
-            let tensors: Vec<_> = targets.iter().map(|target| target.tensor.clone()).collect();
+            let tensors: Vec<SimTensor> = targets.iter().map(|target| target.tensor.clone()).collect();
             let deliveries = worker.load(targets).await;
             let mut delivered = Vec::new();
             for ((order, tensor), delivery) in plan.orders.iter().zip(tensors).zip(deliveries) {

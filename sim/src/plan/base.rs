@@ -55,6 +55,7 @@ impl Plan {
                 client_ttl_ms: 1_000,
                 rpc_timeout_ms: 500,
                 transfer_limit_ms: 1_500,
+                close_fences: true,
             },
             engine: Engine {
                 width: workload.width(),

@@ -115,6 +115,8 @@ pub struct Store {
     pub rpc_timeout_ms: u64,
     /// A client waits this long for one transfer.
     pub transfer_limit_ms: u64,
+    /// Whether the end of a client stops its transfers.
+    pub close_fences: bool,
 }
 
 /// Behaviour of the engine model.

@@ -14,7 +14,7 @@ use crate::{
 pub struct Look<'a>(pub &'a Outcome);
 
 /// Ends an expectation unless two values are equal.
-macro_rules! expect_eq {
+macro_rules! ensure_eq {
     ($got:expr, $expected:expr, $($what:tt)+) => {
         let (got, expected) = ($got, $expected);
         if got != expected {
@@ -22,17 +22,17 @@ macro_rules! expect_eq {
         }
     };
 }
-pub(super) use expect_eq;
+pub(super) use ensure_eq;
 
 /// Ends an expectation unless a condition holds.
-macro_rules! expect {
+macro_rules! ensure {
     ($condition:expr, $($what:tt)+) => {
         if !$condition {
             return Err(format!($($what)+));
         }
     };
 }
-pub(super) use expect;
+pub(super) use ensure;
 
 impl<'a> Look<'a> {
     /// How the saves of an item ended on a host, in order.

@@ -11,7 +11,7 @@ use springtide::{
     connector::{Namespace, NamespaceParts},
     env::{Clock, Env, Task, TensorSpec},
 };
-use springtide_fake_store::faults::Faults;
+use fake_store::faults::Faults;
 
 use super::{
     clock::SimClock,

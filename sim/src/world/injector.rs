@@ -6,7 +6,7 @@ use springtide::{
     env::Time,
     pool::{AllocError, Contiguity, Lease},
 };
-use springtide_fake_store::{
+use fake_store::{
     faults::{Action, Point, Rule, RuleId, When},
     protocol::{Call, ClientId, Code, Request},
 };
@@ -191,6 +191,9 @@ impl Injector {
         process.kill();
         self.record(sim, host, Event::Killed);
         let instance = self.world.instances().remove(host);
+        if host == "master" {
+            self.world.master.died(time(sim));
+        }
         sim.crash(host);
         drop(instance);
         Undo::Bounce(host.to_owned())

@@ -11,7 +11,7 @@ use springtide::{
     env::Time,
     pool::UNIT_HEADER,
 };
-use springtide_fake_store::master::{EventKind, RemovedBy, SegmentEnd};
+use fake_store::master::{EventKind, RemovedBy, SegmentEnd};
 
 use super::host::World;
 use crate::{event::Event, hosts::instance::Registered};
@@ -58,8 +58,7 @@ impl Observer {
 
     /// What the store made readable and what it lost since the last look.
     fn read_history(&self) {
-        let history = self.world.master.with(|master| master.drain_history()).unwrap_or_default();
-        for entry in history {
+        for entry in self.world.master.drain_history() {
             let key = self.world.short(&entry.key);
             let event = match entry.kind {
                 EventKind::Stored { bytes, .. } => Event::Stored { key, bytes },

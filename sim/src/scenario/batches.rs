@@ -1,0 +1,3 @@
+//! batches.
+use super::Scenario;
+pub(super) const SCENARIOS: &[Scenario] = &[];

@@ -1,0 +1,3 @@
+//! lifecycle.
+use super::Scenario;
+pub(super) const SCENARIOS: &[Scenario] = &[];

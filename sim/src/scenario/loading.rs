@@ -1,0 +1,3 @@
+//! loading.
+use super::Scenario;
+pub(super) const SCENARIOS: &[Scenario] = &[];

@@ -1,0 +1,3 @@
+//! objects.
+use super::Scenario;
+pub(super) const SCENARIOS: &[Scenario] = &[];

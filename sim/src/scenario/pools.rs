@@ -1,0 +1,3 @@
+//! pools.
+use super::Scenario;
+pub(super) const SCENARIOS: &[Scenario] = &[];

@@ -1,0 +1,3 @@
+//! store.
+use super::Scenario;
+pub(super) const SCENARIOS: &[Scenario] = &[];
