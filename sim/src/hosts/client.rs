@@ -32,19 +32,22 @@ pub async fn run(host: Host) {
         start(&host, number as u32, request.clone());
     }
     host.clock.sleep_until(millis(host.world.plan.phases.verify_at())).await;
+    // One after the other: what is verified is what is stored, not how much fits into one step. The last one
+    // must have its answer before the connectors close.
+    let phases = &host.world.plan.phases;
+    let enough = millis(phases.verify_at() + phases.verify_ms / 2);
     for (number, request) in (VERIFY_FROM..).zip(verification(&host)) {
-        start(&host, number, request);
-        // One after the other: what is verified is what is stored, not how much fits into one step.
-        host.clock.sleep(Duration::from_millis(host.world.plan.engine.step_ms)).await;
+        if host.clock.now() < enough {
+            serve(host.clone(), number, request).await;
+        }
     }
-    std::future::pending().await
 }
 
 fn millis(ms: u64) -> Time {
     Time::from_origin(Duration::from_millis(ms))
 }
 
-/// Asks once more for items of the plan, each at an instance of every model that had it.
+/// Requests for all items of the plan, each at an instance of every model that had it.
 fn verification(host: &Host) -> Vec<Request> {
     let plan = &host.world.plan;
     let mut wanted: Vec<(u32, &Item)> = plan
@@ -57,12 +60,10 @@ fn verification(host: &Host) -> Vec<Request> {
         .collect();
     wanted.sort();
     wanted.dedup();
-    // The verify phase has room for so many; the latest items are the likeliest to be there still.
-    let room = (plan.phases.verify_ms / (2 * plan.engine.step_ms)) as usize;
-    let skip = wanted.len().saturating_sub(room);
+    // The latest items are the likeliest to be there still.
     wanted
         .into_iter()
-        .skip(skip)
+        .rev()
         .map(|(model, item)| Request {
             at_ms: plan.phases.verify_at(),
             encoder: model,

@@ -98,6 +98,10 @@ impl Prefill {
             self.waiting.extend(queue.take(usize::MAX).into_iter().map(Active::new));
             self.step().await;
         }
+        // The end of an engine is the end of its requests.
+        for active in self.waiting.iter().chain(&self.running) {
+            self.instance.scheduler_call(|scheduler| scheduler.request_finished(&active.name));
+        }
         self.instance.close().await;
     }
 
@@ -161,7 +165,8 @@ impl Prefill {
                 break;
             }
             if self.is_available(&mut active) {
-                self.admit(&mut active, &missing, pass);
+                let alone = still_waiting.is_empty() && candidates.len() == 0;
+                self.admit(&mut active, &missing, alone, pass);
                 self.running.push(active);
             } else {
                 still_waiting.push(active);
@@ -198,24 +203,30 @@ impl Prefill {
     }
 
     /// Schedules a prefill: what is promised is loaded, the rest is encoded.
-    fn admit(&mut self, active: &mut Active, missing: &[Item], pass: &mut Pass) {
+    fn admit(&mut self, active: &mut Active, missing: &[Item], alone: bool, pass: &mut Pass) {
         let request = active.arrival.job.request;
-        let reason = self.news_of_misses();
+        let key = |item: &Item| {
+            let key = self.host.world.key(self.instance.model, &item.id);
+            self.host.world.short(key.as_str())
+        };
+        let mut declined = Vec::new();
         for item in missing {
-            let key = self.host.world.short(
-                self.host.world.key(self.instance.model, &item.id).as_str(),
-            );
             let promised = self.instance.scheduler_call(|s| s.has_item(&item.id)) == Some(true);
             self.cache.allocate(&item.id, &active.name);
             self.instance.scheduler_call(|s| s.allocated(&active.name, &item.id));
             if promised {
-                self.host.record(Event::Hit { request, key });
+                self.host.record(Event::Hit { request, key: key(item) });
                 pass.loads.insert(item.id.clone(), item.rows);
             } else {
-                let asked = active.asked.unwrap_or(Time::ZERO);
-                let reason = reason.clone();
+                declined.push((item.clone(), key(item)));
+            }
+        }
+        if !declined.is_empty() {
+            let reason = self.reason(active, declined.len() as u64, alone);
+            for (item, key) in declined {
+                let (reason, asked) = (reason.clone(), active.asked.unwrap_or(Time::ZERO));
                 self.host.record(Event::Miss { request, key, reason, asked });
-                pass.encodes.push(item.clone());
+                pass.encodes.push(item);
             }
         }
         for item in &active.arrival.job.items {
@@ -225,16 +236,28 @@ impl Prefill {
         active.steps_left = active.steps_left.max(1);
     }
 
-    /// The reasons for which the connector has counted misses since the last call.
-    fn news_of_misses(&mut self) -> String {
+    /// Why the connector declined `declined` items of a request. It counts its reasons over all requests, so
+    /// the answer is certain only when nobody else can have added to the count: else it ends with `?`.
+    fn reason(&mut self, active: &Active, declined: u64, alone: bool) -> String {
+        let before = std::mem::take(&mut self.misses);
         let counters = self.instance.scheduler_call(|scheduler| scheduler.counters());
-        let Some(misses) = counters.map(|counters| counters.misses) else {
-            return "no connector".to_owned();
+        let Some(counters) = counters else { return "no connector".to_owned() };
+        self.misses = counters.misses;
+        let grown = |(name, count): (&String, &u64)| {
+            let more = count - before.get(name).unwrap_or(&0);
+            (more > 0).then(|| (name.clone(), more))
         };
-        let before = std::mem::replace(&mut self.misses, misses);
-        let grown = |(name, count): &(&String, &u64)| before.get(*name).unwrap_or(&0) < *count;
-        let names: Vec<&str> = self.misses.iter().filter(grown).map(|(name, _)| name.as_str()).collect();
-        if names.is_empty() { "decided before".to_owned() } else { names.join(" or ") }
+        let news: Vec<(String, u64)> = self.misses.iter().filter_map(grown).collect();
+        match &news[..] {
+            // The connector learns of freed entries at the end of the pass, as in vLLM.
+            _ if active.preempted => "after preemption".to_owned(),
+            [(name, more)] if *more == declined && alone => name.clone(),
+            [] => "decided before".to_owned(),
+            several => {
+                let names: Vec<&str> = several.iter().map(|(name, _)| name.as_str()).collect();
+                format!("{}?", names.join(" or "))
+            }
+        }
     }
 
     /// The workers' part of a step: loads on every rank, local encodes, saves. Returns what each rank
@@ -332,6 +355,11 @@ impl Prefill {
             let (gone, stay): (Vec<_>, Vec<_>) =
                 std::mem::take(list).into_iter().partition(|active| active.arrival.is_aborted());
             *list = stay;
+            if !gone.is_empty() {
+                // What was counted for those that go is nobody else's reason.
+                let counters = self.instance.scheduler_call(|scheduler| scheduler.counters());
+                self.misses = counters.map(|counters| counters.misses).unwrap_or_default();
+            }
             for active in gone {
                 self.cache.release(&active.name);
                 self.instance.scheduler_call(|s| s.request_finished(&active.name));

@@ -11,7 +11,10 @@ use springtide::{
     connector::{Namespace, NamespaceParts},
     env::{Clock, Env, Task, TensorSpec},
 };
-use fake_store::faults::Faults;
+use fake_store::{
+    faults::Faults,
+    master::{EventKind, RemovedBy, SegmentEnd},
+};
 
 use super::{
     clock::SimClock,
@@ -123,9 +126,40 @@ impl World {
         Duration::from_micros(self.plan.engine.encode_us_per_row * rows)
     }
 
+    /// Reports what the store made readable and what it lost since the last call.
+    pub fn read_history(&self) {
+        for entry in self.master.drain_history() {
+            let key = self.short(&entry.key);
+            let event = match entry.kind {
+                EventKind::Stored { bytes, .. } => Event::Stored { key, bytes },
+                kind if kind.is_loss() => Event::Lost { key, cause: cause(kind).to_owned() },
+                _ => continue,
+            };
+            self.recorder.record(entry.at, "master", event);
+        }
+    }
+
     /// The connectors that run.
     pub fn instances(&self) -> MutexGuard<'_, BTreeMap<String, Registered>> {
         self.instances.lock().expect("no panic while held")
+    }
+}
+
+/// The cause of a loss; its first word names its kind.
+fn cause(kind: EventKind) -> &'static str {
+    match kind {
+        EventKind::Evicted { .. } => "evicted",
+        EventKind::Overwriting { .. } => "being overwritten",
+        EventKind::Removed { how: RemovedBy::Key, .. } => "removed",
+        EventKind::Removed { .. } => "removed with others",
+        EventKind::SegmentLost { end: SegmentEnd::Unmounted, .. } => "segment unmounted",
+        EventKind::SegmentLost { end: SegmentEnd::ClientExpired, .. } => "segment expired",
+        EventKind::SetAside { .. } => "unfinished and set aside",
+        EventKind::Expired => "unfinished and expired",
+        EventKind::Revoked { .. } => "revoked by its writer",
+        EventKind::UpsertLost { .. } => "lost by a failed upsert",
+        EventKind::Restarted => "restarted master",
+        EventKind::Stored { .. } | EventKind::ReplicaLost { .. } => "not lost",
     }
 }
 
@@ -149,9 +183,10 @@ impl Host {
         Self { process, clock: SimClock, network, world }
     }
 
-    /// Reports an event of this host.
+    /// Reports an event of this host, behind what the store has done by now.
     pub fn record(&self, event: Event) {
         if !self.process.is_dead() {
+            self.world.read_history();
             self.world.recorder.record(self.clock.now(), self.process.host(), event);
         }
     }

@@ -11,7 +11,6 @@ use springtide::{
     env::Time,
     pool::UNIT_HEADER,
 };
-use fake_store::master::{EventKind, RemovedBy, SegmentEnd};
 
 use super::host::World;
 use crate::{event::Event, hosts::instance::Registered};
@@ -33,7 +32,7 @@ impl Observer {
 
     /// Looks after a step.
     pub fn look(&mut self, now: Time) {
-        self.read_history();
+        self.world.read_history();
         if now >= self.pools_due {
             self.pools_due = now + POOLS_EVERY;
             self.look_at_pools(now, false);
@@ -53,19 +52,6 @@ impl Observer {
                 self.world.recorder.record(now, host, Event::AtRest { usage });
             }
             self.world.recorder.record(now, host, counted(instance));
-        }
-    }
-
-    /// What the store made readable and what it lost since the last look.
-    fn read_history(&self) {
-        for entry in self.world.master.drain_history() {
-            let key = self.world.short(&entry.key);
-            let event = match entry.kind {
-                EventKind::Stored { bytes, .. } => Event::Stored { key, bytes },
-                kind if kind.is_loss() => Event::Lost { key, cause: cause(kind).to_owned() },
-                _ => continue,
-            };
-            self.world.recorder.record(entry.at, "master", event);
         }
     }
 
@@ -146,22 +132,4 @@ fn at_rest(saves: &SaveCounters, loads: &LoadCounters) -> [(&'static str, u64, u
 
 fn load(counter: &std::sync::atomic::AtomicU64) -> u64 {
     counter.load(std::sync::atomic::Ordering::Relaxed)
-}
-
-/// The cause of a loss; its first word names its kind.
-fn cause(kind: EventKind) -> &'static str {
-    match kind {
-        EventKind::Evicted { .. } => "evicted",
-        EventKind::Overwriting { .. } => "being overwritten",
-        EventKind::Removed { how: RemovedBy::Key, .. } => "removed",
-        EventKind::Removed { .. } => "removed with others",
-        EventKind::SegmentLost { end: SegmentEnd::Unmounted, .. } => "segment unmounted",
-        EventKind::SegmentLost { end: SegmentEnd::ClientExpired, .. } => "segment expired",
-        EventKind::SetAside { .. } => "unfinished and set aside",
-        EventKind::Expired => "unfinished and expired",
-        EventKind::Revoked { .. } => "revoked by its writer",
-        EventKind::UpsertLost { .. } => "lost by a failed upsert",
-        EventKind::Restarted => "restarted master",
-        EventKind::Stored { .. } | EventKind::ReplicaLost { .. } => "not lost",
-    }
 }
