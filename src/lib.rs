@@ -4,12 +4,14 @@
 //!
 //! | module | what it is | relies on |
 //! |---|---|---|
-//! | [`env`] | the injected world: clock, network, store, device | [`pool`]'s leases |
+//! | [`env`](mod@env) | the injected world: clock, network, store, device | [`pool`]'s leases |
 //! | [`pool`] | the buddy pool of registered memory, its leases and eviction | nothing |
 //! | [`sync`] | the synchronisation primitives, switchable | nothing |
-//! | [`connector`] | saving, waiting, looking up, loading | [`env`], [`pool`] |
-//! | [`runtime`] | production implementations of the injected world | [`env`] |
+//! | [`connector`] | saving, waiting, looking up, loading | [`env`](mod@env), [`pool`] |
+//! | [`runtime`] | production implementations of the injected world | [`env`](mod@env) |
 
+pub mod connector;
 pub mod env;
 pub mod pool;
+pub mod runtime;
 pub mod sync;

@@ -104,6 +104,9 @@ pub enum ShapeError {
     /// Too few or too many dimensions.
     #[error("expected 1 to {MAX_RANK} dimensions, got {0}")]
     Rank(usize),
+    /// A dimension that the object header cannot hold.
+    #[error("expected dimensions up to {max}, got {0}", max = u32::MAX)]
+    Dimension(u64),
     /// More bytes than a `u64` counts.
     #[error("the tensor's length in bytes overflows")]
     Overflow,
@@ -113,10 +116,14 @@ impl Shape {
     /// The shape with these dimensions.
     ///
     /// # Errors
-    /// [`ShapeError`] unless there are 1 to [`MAX_RANK`] of them and their product fits a `u64`.
+    /// [`ShapeError`] unless there are 1 to [`MAX_RANK`] of them, each fits a `u32` and their product a
+    /// `u64`.
     pub fn new(dims: &[u64]) -> Result<Self, ShapeError> {
         if dims.is_empty() || dims.len() > MAX_RANK {
             return Err(ShapeError::Rank(dims.len()));
+        }
+        if let Some(large) = dims.iter().find(|dim| **dim > u64::from(u32::MAX)) {
+            return Err(ShapeError::Dimension(*large));
         }
         dims.iter().try_fold(1u64, |n, d| n.checked_mul(*d)).ok_or(ShapeError::Overflow)?;
         let mut padded = [0; MAX_RANK];
@@ -265,8 +272,9 @@ mod tests {
     fn shapes_out_of_range_are_refused() {
         assert_eq!(Shape::new(&[]), Err(ShapeError::Rank(0)));
         assert_eq!(Shape::new(&[1; 5]), Err(ShapeError::Rank(5)));
-        assert_eq!(Shape::new(&[u64::MAX, 2]), Err(ShapeError::Overflow));
-        let large = Shape::new(&[u64::MAX / 2]).unwrap();
+        assert_eq!(Shape::new(&[1 << 32, 2]), Err(ShapeError::Dimension(1 << 32)));
+        assert_eq!(Shape::new(&[u64::from(u32::MAX); 3]), Err(ShapeError::Overflow));
+        let large = Shape::new(&[1 << 31, 1 << 31, 2]).unwrap();
         assert_eq!(TensorSpec::new(DType::F32, large), Err(ShapeError::Overflow));
     }
 

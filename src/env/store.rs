@@ -155,7 +155,10 @@ pub trait Store: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// The store's code; the region must be kept then.
-    fn unregister(&self, region: Arc<Region>) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn unregister(
+        &self,
+        region: Arc<Region>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Stores objects. **Success does not mean stored:** a put over a key that exists, or that somebody
     /// else is still writing, succeeds and writes nothing. Only [`Store::exists`] tells.
@@ -165,10 +168,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn get(&self, items: Vec<GetItem>) -> impl Future<Output = Vec<Outcome<u64>>> + Send;
 
     /// Whether each key is readable now. Also takes a read lease on those that are.
-    fn exists(
-        &self,
-        keys: Vec<Key>,
-    ) -> impl Future<Output = Vec<Result<bool, StoreError>>> + Send;
+    fn exists(&self, keys: Vec<Key>) -> impl Future<Output = Vec<Result<bool, StoreError>>> + Send;
 
     /// The length of an object in bytes. Tells an absent key (`OBJECT_NOT_FOUND`) from one that is still
     /// being written (`REPLICA_IS_NOT_READY`).

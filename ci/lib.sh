@@ -1,0 +1,58 @@
+# shellcheck shell=bash
+# What the scripts in ci/ share. Sourced from the root of the repository.
+
+# Everything that is built or installed goes here; the repository itself stays clean.
+target=${CARGO_TARGET_DIR:-$PWD/target}
+tools=$target/tools
+export PATH="$tools/bin:$tools/python/bin:$PATH"
+
+# say TEXT...: a line about what goes on, on stderr, so that a recipe's output stays its own.
+say() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+}
+
+# fail TEXT...: ends the script.
+fail() {
+    say "error: $*"
+    exit 1
+}
+
+# have COMMAND: it can be run.
+have() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+# need_cargo: ends the script with advice where there is no Rust.
+need_cargo() {
+    have cargo || fail "cargo is not in PATH. Install Rust $(rust_version) or later, for example with rustup."
+}
+
+# rust_version: the oldest Rust that builds the workspace, from Cargo.toml.
+rust_version() {
+    sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml
+}
+
+# pip_install PACKAGE: installs a package with its programs into target/tools/python.
+pip_install() {
+    have python3 || return 1
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check \
+        --no-input --no-deps --only-binary :all: --upgrade --target "$tools/python" "$1" >&2
+}
+
+# cargo_install CRATE: builds a program from source into target/tools.
+cargo_install() {
+    cargo install --quiet --locked --root "$tools" "$1" >&2
+}
+
+# step TITLE COMMAND...: says what runs, runs it, says how long it took. A failure ends the script.
+step() {
+    local title=$1 started=$SECONDS code=0
+    shift
+    printf '\n==> %s\n    %s\n' "$title" "$*"
+    "$@" || code=$?
+    if ((code != 0)); then
+        printf '    FAILED: %s (exit %d, %d s)\n' "$title" "$code" "$((SECONDS - started))"
+        exit "$code"
+    fi
+    printf '    ok: %s (%d s)\n' "$title" "$((SECONDS - started))"
+}

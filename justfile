@@ -1,0 +1,48 @@
+# The table of contents of the project: `./ci/just --list`. Each recipe is one command or one script of
+# ci/, so everything here also runs without just.
+
+set positional-arguments
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+_list:
+    @"{{ just_executable() }}" --list
+
+# Run every scenario and 100 random plans in the simulator (--seed, --scenario, --plan, --help)
+sim *ARGS:
+    cargo run --profile sim --package springtide-sim --bin sim -- "$@"
+
+# Run all that CI runs: meta, lint, unit, scenarios, mutants, in this order
+test:
+    ci/all
+
+# Check the simulator itself: the same plan twice must give the same trace hash
+meta *ARGS:
+    ci/meta "$@"
+
+# Check formatting, clippy, documentation and shell scripts; warnings are errors
+lint:
+    ci/lint
+
+# Run unit, property, integration and documentation tests (or those that ARGS select)
+unit *ARGS:
+    ci/unit "$@"
+
+# Check sizes, recipes, links and forbidden words, which no compiler looks at
+tidy:
+    ci/unit --package springtide --test tidy
+
+# Switch known bugs on, one at a time: the simulator must catch each (--list, --only NAME, --json)
+mutants *ARGS:
+    ci/mutants "$@"
+
+# Show the snapshots that a test run found changed; `just snapshots accept` takes them over
+snapshots *ARGS:
+    ci/snapshots "$@"
+
+# Format the code
+fmt:
+    cargo fmt --all
+
+# Build the documentation of all crates, private items too, and say where it is
+doc:
+    cargo doc --workspace --no-deps --document-private-items

@@ -1,0 +1,41 @@
+//! The encoder-cache connector.
+//!
+//! | process | type | does |
+//! |---|---|---|
+//! | worker of a producer | [`Worker`] | saves encoder outputs, waits for them |
+//! | scheduler of a consumer | [`Scheduler`] | looks up, fetches, validates, promises |
+//! | workers of a consumer | [`Worker`] | copy from the shared region to the device |
+//!
+//! What decides is apart from what acts: [`saves`], [`loads`] and [`requests`] are synchronous machines that
+//! take events and the time; [`uploader`] and [`fetcher`] turn what they decide into store calls.
+//!
+//! ```text
+//!   save: tensor ─▶ lease ─▶ copy after event ─▶ header + checksum ─▶ put ─▶ exists? ─▶ stored ─▶ resident
+//!   load: key ─▶ resident? ─▶ lease ─▶ get ─▶ validate ─▶ resident, pinned ─▶ copy ─▶ acknowledged ─▶ unpinned
+//! ```
+
+mod config;
+mod fetcher;
+mod key;
+mod loads;
+mod memory;
+mod object;
+mod payload;
+mod requests;
+mod residents;
+mod saves;
+mod scheduler;
+mod uploader;
+mod worker;
+
+pub use self::{
+    config::{Config, ConfigError, LoadConfig, Role, SaveConfig},
+    key::{FORMAT, IDENTIFIER_MAX, Namespace, NamespaceParts},
+    loads::{LoadCounters, MissReason},
+    memory::{CloseReport, StartError},
+    object::{HEADER_BYTES, Header, PayloadChecksum, Rejection, object_bytes},
+    requests::{Availability, ItemRequest, LoadOrder, OrderId, StepPlan},
+    saves::{DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, Ticket},
+    scheduler::{Scheduler, SchedulerGauges},
+    worker::{DeliverError, Delivery, LoadTarget, Worker},
+};

@@ -1,0 +1,373 @@
+//! Carries saves to the store: the asynchronous shell around [`Saves`].
+//!
+//! One driver task turns the machine's actions into store calls, each in a task of its own that owns what it
+//! moves. Memory is where its upload is: in a device copy, in a store call, or here between the two.
+
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use tokio::sync::Notify;
+
+use super::{
+    config::Config,
+    memory::{CloseReport, Memory, StartError},
+    object::{self, HEADER_BYTES, Header},
+    payload,
+    residents::Residents,
+    saves::{
+        Action, DropReason, PutEnd, SaveCounters, SaveReport, Saves, Ticket, UploadId, WaitId,
+    },
+};
+use crate::{
+    env::{Clock, Device, Env, Key, Outcome, PutItem, Store, StoreError, TensorSpec, Time},
+    pool::{AllocError, Lease, QuarantineCause},
+};
+
+pub(super) struct Uploader<E: Env> {
+    env: E,
+    config: Config,
+    pub(super) memory: Memory,
+    state: Mutex<State>,
+    /// Wakes the driver.
+    wake: Notify,
+    /// Wakes those who wait for saves or for the drain.
+    changed: Notify,
+}
+
+struct State {
+    saves: Saves,
+    residents: Residents,
+    /// Memory that is neither in a copy nor in a store call.
+    leases: BTreeMap<UploadId, Lease>,
+    evicted: u64,
+    stopped: bool,
+}
+
+impl<E: Env> Uploader<E> {
+    /// Opens the pool and starts the driver.
+    pub(super) async fn start(env: E, config: Config) -> Result<Arc<Self>, StartError> {
+        let memory = Memory::open(&env, &config).await?;
+        let state = State {
+            saves: Saves::new(config.saves.clone(), memory.limits.fragments_per_batch),
+            residents: Residents::default(),
+            leases: BTreeMap::new(),
+            evicted: 0,
+            stopped: false,
+        };
+        let uploader = Arc::new(Self {
+            env,
+            config,
+            memory,
+            state: Mutex::new(state),
+            wake: Notify::new(),
+            changed: Notify::new(),
+        });
+        uploader.env.spawn(Box::pin(Arc::clone(&uploader).drive()));
+        Ok(uploader)
+    }
+
+    /// Begins to save a tensor. Allocates, starts the copy and returns; never waits.
+    pub(super) fn save(
+        self: &Arc<Self>,
+        key: Key,
+        spec: TensorSpec,
+        tensor: <E::Device as Device>::Tensor,
+        ready: <E::Device as Device>::Event,
+    ) -> Ticket {
+        let len = object::object_bytes(&spec);
+        let (ticket, upload, lease) = {
+            let mut state = self.lock();
+            if let Some(ticket) = state.saves.join(&key) {
+                return ticket;
+            }
+            if let Some(reason) = self.refusal(&state, &spec, len) {
+                return state.saves.refuse(key, reason);
+            }
+            let now = self.env.clock().now();
+            if let Some(ticket) = self.reuse(&mut state, &key, len, now) {
+                drop(state);
+                self.wake.notify_one();
+                return ticket;
+            }
+            let State { residents, evicted, .. } = &mut *state;
+            let lease = match self.memory.allocate(residents, len, evicted) {
+                Ok(lease) => lease,
+                Err(AllocError::TooLarge { .. }) => {
+                    return state.saves.refuse(key, DropReason::TooLarge);
+                }
+                Err(_) => return state.saves.refuse(key, DropReason::PoolFull),
+            };
+            let fragments = lease.extents().len();
+            let (ticket, upload) = state.saves.open(key.clone(), len, fragments, false, now);
+            (ticket, upload, lease)
+        };
+        let copy = self.env.device().copy_out(tensor, ready, lease.into_transfer(), HEADER_BYTES);
+        let uploader = Arc::clone(self);
+        self.env.spawn(Box::pin(async move {
+            let limit = uploader.env.clock().now() + uploader.config.io_timeout;
+            let copied = match uploader.env.clock().timeout_at(limit, copy).await {
+                Ok(Outcome::Ended { buffer, result: Ok(()) }) => Some(buffer),
+                Ok(Outcome::Uncertain { buffer, .. }) => {
+                    buffer.quarantine(QuarantineCause::Uncertain);
+                    None
+                }
+                Ok(Outcome::Ended { .. }) | Err(_) => None,
+            };
+            uploader.copied(upload, key, spec, copied).await;
+        }));
+        self.wake.notify_one();
+        ticket
+    }
+
+    /// Waits until every ticket opened before the call has ended, at most until `deadline`.
+    pub(super) async fn wait(&self, deadline: Time) -> SaveReport {
+        let wait = Waiter { uploader: self, id: self.lock().saves.begin_wait(deadline) };
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let now = self.env.clock().now();
+            if let Some(report) = self.lock().saves.poll_wait(wait.id, now) {
+                return report;
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = self.env.clock().sleep_until(deadline) => {}
+            }
+        }
+    }
+
+    pub(super) fn counters(&self) -> SaveCounters {
+        self.lock().saves.counters()
+    }
+
+    /// Bytes in running puts.
+    pub(super) fn in_flight_bytes(&self) -> u64 {
+        self.lock().saves.in_flight_bytes()
+    }
+
+    /// Number of items of this worker that lie in its pool.
+    pub(super) fn residents(&self) -> usize {
+        self.lock().residents.len()
+    }
+
+    /// Stops accepting, drains for at most half of the time left, closes the store, gives the memory back.
+    pub(super) async fn close(&self, deadline: Time) -> CloseReport {
+        self.lock().saves.close();
+        let now = self.env.clock().now();
+        let drain_until = now + (deadline - now) / 2;
+        let abandoned = loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let open = self.lock().saves.open_uploads();
+            if open == 0 || self.env.clock().now() >= drain_until {
+                break open;
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = self.env.clock().sleep_until(drain_until) => {}
+            }
+        };
+        self.stop();
+        self.memory.close(&self.env, abandoned, deadline).await
+    }
+
+    /// Ends the driver. Running operations keep what they own.
+    pub(super) fn stop(&self) {
+        let mut state = self.lock();
+        state.saves.close();
+        state.stopped = true;
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    // -- inside ----------------------------------------------------------------------------------------
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while the lock is held is a bug that must not turn into a second one here.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn refusal(&self, state: &State, spec: &TensorSpec, len: u64) -> Option<DropReason> {
+        let namespace = &self.config.namespace;
+        if spec.bytes() == 0 {
+            Some(DropReason::Empty)
+        } else if spec.dtype != namespace.dtype
+            || spec.shape.dims().last() != Some(&namespace.width)
+        {
+            Some(DropReason::WrongSpec)
+        } else if !self.memory.takes(len) {
+            Some(DropReason::TooLarge)
+        } else {
+            state.saves.refusal()
+        }
+    }
+
+    /// Saves an item whose bytes still lie in the pool: no copy from the device.
+    fn reuse(&self, state: &mut State, key: &Key, len: u64, now: Time) -> Option<Ticket> {
+        let handle = state.residents.get(key)?;
+        let lease = self.memory.pool.reclaim(handle)?;
+        state.residents.remove(key);
+        if lease.len() != len {
+            return None;
+        }
+        let fragments = lease.extents().len();
+        let (ticket, upload) = state.saves.open(key.clone(), len, fragments, true, now);
+        state.leases.insert(upload, lease);
+        Some(ticket)
+    }
+
+    async fn copied(&self, upload: UploadId, key: Key, spec: TensorSpec, lease: Option<Lease>) {
+        let Some(mut lease) = lease else {
+            self.lock().saves.copied(upload, false);
+            return self.notify();
+        };
+        let checksum = match self.config.payload_checksum {
+            true => Some(payload::checksum(|| lease.segments()).await),
+            false => None,
+        };
+        lease.write_at(0, &Header::new(&key, spec, checksum).encode());
+        let mut state = self.lock();
+        state.leases.insert(upload, lease);
+        state.saves.copied(upload, true);
+        drop(state);
+        self.notify();
+    }
+
+    async fn drive(self: Arc<Self>) {
+        loop {
+            let mut wake = pin!(self.wake.notified());
+            wake.as_mut().enable();
+            let now = self.env.clock().now();
+            let (action, wakeup, stopped) = {
+                let mut state = self.lock();
+                (state.saves.next_action(now), state.saves.next_wakeup(), state.stopped)
+            };
+            match action {
+                Some(Action::Release(upload, key)) => self.release(upload, key),
+                Some(action) if !stopped => {
+                    self.env.spawn(Box::pin(Arc::clone(&self).perform(action)));
+                }
+                _ if stopped => return,
+                _ => {
+                    // A deadline may have resolved tickets.
+                    self.changed.notify_waiters();
+                    tokio::select! {
+                        biased;
+                        () = wake => {}
+                        () = self.env.clock().sleep_until(wakeup.unwrap_or(Time::NEVER)) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    async fn perform(self: Arc<Self>, action: Action) {
+        match action {
+            Action::Check(batch) => {
+                let (ids, keys) = batch.into_iter().unzip();
+                let answers = self.exists(keys).await;
+                let mut state = self.lock();
+                for (id, answer) in zip_ids(ids, answers) {
+                    state.saves.checked(id, answer.unwrap_or(Ok(false)));
+                }
+            }
+            Action::Probe(batch) => {
+                let (ids, keys) = batch.into_iter().unzip();
+                let answers = self.exists(keys).await;
+                let now = self.env.clock().now();
+                let mut state = self.lock();
+                for (id, answer) in zip_ids(ids, answers) {
+                    state.saves.probed(id, answer.unwrap_or(Ok(false)), now);
+                }
+            }
+            Action::Put(batch) => self.put(batch).await,
+            Action::Release(upload, key) => self.release(upload, key),
+        }
+        self.notify();
+    }
+
+    async fn exists(&self, keys: Vec<Key>) -> Vec<Result<bool, StoreError>> {
+        let limit = self.env.clock().now() + self.config.io_timeout;
+        let answers = self.env.clock().timeout_at(limit, self.env.store().exists(keys)).await;
+        answers.unwrap_or_default()
+    }
+
+    async fn put(&self, batch: Vec<(UploadId, Key)>) {
+        let mut ids = Vec::with_capacity(batch.len());
+        let mut items = Vec::with_capacity(batch.len());
+        {
+            let mut state = self.lock();
+            for (id, key) in batch {
+                match state.leases.remove(&id) {
+                    Some(lease) => {
+                        ids.push(id);
+                        items.push(PutItem { key, source: lease.into_transfer() });
+                    }
+                    None => {
+                        debug_assert!(false, "upload {id:?} of {key} has no memory");
+                        state.saves.put_ended(id, PutEnd::Lost, self.env.clock().now());
+                    }
+                }
+            }
+        }
+        let limit = self.env.clock().now() + self.config.io_timeout;
+        let outcomes = self.env.clock().timeout_at(limit, self.env.store().put(items)).await;
+        let now = self.env.clock().now();
+        let mut state = self.lock();
+        for (id, outcome) in zip_ids(ids, outcomes.unwrap_or_default()) {
+            let end = match outcome {
+                None => PutEnd::Lost,
+                Some(Outcome::Uncertain { buffer, error }) => {
+                    buffer.quarantine(QuarantineCause::Uncertain);
+                    PutEnd::Uncertain(error)
+                }
+                Some(Outcome::Ended { buffer, result }) => {
+                    state.leases.insert(id, buffer);
+                    result.map_or_else(PutEnd::Failed, |()| PutEnd::Done)
+                }
+            };
+            state.saves.put_ended(id, end, now);
+        }
+    }
+
+    /// The upload is over. Whatever became of it, its bytes are the item's: keep them as a resident.
+    fn release(&self, upload: UploadId, key: Key) {
+        let mut state = self.lock();
+        let Some(lease) = state.leases.remove(&upload) else { return };
+        let pin = lease.publish(object::key_tag(&key));
+        if let Some(replaced) = state.residents.insert(key, pin.handle()) {
+            // Stale means that it has gone already.
+            let _ = self.memory.pool.discard(replaced);
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    fn notify(&self) {
+        self.wake.notify_one();
+        self.changed.notify_waiters();
+    }
+}
+
+/// Pairs ids with answers; a store that answers less than it was asked leaves `None`.
+fn zip_ids<T>(ids: Vec<UploadId>, answers: Vec<T>) -> impl Iterator<Item = (UploadId, Option<T>)> {
+    let mut answers = answers.into_iter();
+    ids.into_iter().map(move |id| (id, answers.next()))
+}
+
+/// Gives the wait back when its caller stops waiting.
+struct Waiter<'a, E: Env> {
+    uploader: &'a Uploader<E>,
+    id: WaitId,
+}
+
+impl<E: Env> Drop for Waiter<'_, E> {
+    fn drop(&mut self) {
+        self.uploader.lock().saves.abandon_wait(self.id);
+    }
+}

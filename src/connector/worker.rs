@@ -1,0 +1,208 @@
+//! The connector in a worker process.
+//!
+//! A producer's saves live here ([`save`](Worker::save), [`wait_for_save`](Worker::wait_for_save)), and a
+//! consumer's copies from the shared region to the device ([`load`](Worker::load)). Every rank loads; only
+//! rank 0 saves, since all ranks hold the same tensor.
+
+use std::{pin::Pin, sync::Arc};
+
+use super::{
+    config::Config,
+    key::Namespace,
+    memory::{CloseReport, StartError, close_client},
+    object::{HEADER_BYTES, object_bytes},
+    requests::{LoadOrder, OrderId},
+    saves::{SaveCounters, SaveReport, Ticket},
+    uploader::Uploader,
+};
+use crate::{
+    env::{Device, DeviceError, Env, Time},
+    pool::{Mapper, Pool, StaleHandle, View},
+};
+
+/// The worker's side of the connector. Clones share one state.
+pub struct Worker<E: Env>(Arc<Handle<E>>);
+
+struct Handle<E: Env> {
+    env: E,
+    namespace: Namespace,
+    /// On a producer's rank 0.
+    uploader: Option<Arc<Uploader<E>>>,
+    /// On a consumer.
+    mapper: Option<Mapper>,
+}
+
+impl<E: Env> Clone for Worker<E> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<E: Env> Drop for Handle<E> {
+    fn drop(&mut self) {
+        if let Some(uploader) = &self.uploader {
+            uploader.stop();
+        }
+    }
+}
+
+/// A load that a worker makes: the order, and the tensor that receives it.
+pub struct LoadTarget<D: Device> {
+    /// What to copy.
+    pub order: LoadOrder,
+    /// Where to, of exactly the order's type and shape.
+    pub tensor: D::Tensor,
+    /// The last reader of the tensor's memory.
+    pub free: D::Event,
+}
+
+/// How one order ended on this rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The order.
+    pub order: OrderId,
+    /// `Ok` when the tensor holds the item; such orders are acknowledged to the scheduler.
+    pub result: Result<(), DeliverError>,
+}
+
+/// An order that was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeliverError {
+    /// This worker has no mapping of the scheduler's region.
+    #[error("this worker maps no region")]
+    NoRegion,
+    /// The tensor is not what the order describes.
+    #[error("expected a tensor of {expected}, got {got}")]
+    Tensor {
+        /// The order's type and shape.
+        expected: String,
+        /// The tensor's.
+        got: String,
+    },
+    /// The memory has been reused: the scheduler did not keep its promise.
+    #[error("{0}")]
+    Stale(#[from] StaleHandle),
+    /// The device did not copy.
+    #[error("{0}")]
+    Device(#[from] DeviceError),
+}
+
+impl<E: Env> Worker<E> {
+    /// Starts a worker. A producer's rank 0 opens and registers a pool; a consumer copies from `mapper`.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left allocated or registered.
+    pub async fn start(env: E, config: Config, mapper: Option<Mapper>) -> Result<Self, StartError> {
+        config.validate()?;
+        if config.role.loads() && mapper.is_none() {
+            return Err(StartError::Missing {
+                role: "consumer",
+                needed: "a mapping of the scheduler's region",
+            });
+        }
+        let namespace = Namespace::new(&config.namespace);
+        let uploader = match config.role.saves() && config.rank == 0 {
+            true => Some(Uploader::start(env.clone(), config).await?),
+            false => None,
+        };
+        Ok(Self(Arc::new(Handle { env, namespace, uploader, mapper })))
+    }
+
+    /// Begins to save an item once `ready` has come. Never waits and never fails: what cannot be saved ends
+    /// as *dropped* with its reason. Calling it again for an item that the store has lost publishes it again,
+    /// from the pool if it still lies there. `None` where this worker saves nothing.
+    pub fn save(
+        &self,
+        identifier: &str,
+        tensor: <E::Device as Device>::Tensor,
+        ready: <E::Device as Device>::Event,
+    ) -> Option<Ticket> {
+        let uploader = self.0.uploader.as_ref()?;
+        let spec = self.0.env.device().spec(&tensor);
+        Some(uploader.save(self.0.namespace.key(identifier), spec, tensor, ready))
+    }
+
+    /// Waits until every save begun before the call has ended, at most until `deadline`. Covers each ticket in
+    /// one report; the deadline ends the rest as *timed out*.
+    pub async fn wait_for_save(&self, deadline: Time) -> SaveReport {
+        match &self.0.uploader {
+            Some(uploader) => uploader.wait(deadline).await,
+            None => SaveReport::default(),
+        }
+    }
+
+    /// Copies the orders of a step from the shared region into their tensors. All copies are started before
+    /// the first is awaited.
+    pub async fn load(&self, targets: Vec<LoadTarget<E::Device>>) -> Vec<Delivery> {
+        let started: Vec<_> = targets.into_iter().map(|target| self.start_load(target)).collect();
+        let mut deliveries = Vec::with_capacity(started.len());
+        for (order, copy) in started {
+            let result = match copy {
+                Ok(copy) => copy.await,
+                Err(error) => Err(error),
+            };
+            deliveries.push(Delivery { order, result });
+        }
+        deliveries
+    }
+
+    /// The producer's pool.
+    pub fn pool(&self) -> Option<&Pool> {
+        self.0.uploader.as_ref().map(|uploader| &uploader.memory.pool)
+    }
+
+    /// What saving has done so far.
+    pub fn counters(&self) -> SaveCounters {
+        self.0.uploader.as_ref().map(|uploader| uploader.counters()).unwrap_or_default()
+    }
+
+    /// Bytes in running puts.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.0.uploader.as_ref().map_or(0, |uploader| uploader.in_flight_bytes())
+    }
+
+    /// Items of this worker that lie in its pool.
+    pub fn residents(&self) -> usize {
+        self.0.uploader.as_ref().map_or(0, |uploader| uploader.residents())
+    }
+
+    /// Stops accepting, drains, closes the store, unregisters and frees the pool, in this order and by
+    /// `deadline`. What cannot be proven idle by then stays mapped.
+    pub async fn close(&self, deadline: Time) -> CloseReport {
+        match &self.0.uploader {
+            Some(uploader) => uploader.close(deadline).await,
+            None => close_client(&self.0.env, deadline).await,
+        }
+    }
+
+    /// Starts one copy. What is awaited later borrows nothing: the copy runs from here on.
+    fn start_load(&self, target: LoadTarget<E::Device>) -> (OrderId, Copy) {
+        let LoadTarget { order, tensor, free } = target;
+        let id = order.id;
+        let copy = self.view(&order, &tensor).map(|view| {
+            let copy = self.0.env.device().copy_in(view.clone(), HEADER_BYTES, tensor, free);
+            Box::pin(async move {
+                copy.await?;
+                // The promise held to the end of the copy, or the bytes are not to be trusted.
+                Ok(view.check()?)
+            }) as Pin<Box<dyn Future<Output = Result<(), DeliverError>> + Send>>
+        });
+        (id, copy)
+    }
+
+    fn view(
+        &self,
+        order: &LoadOrder,
+        tensor: &<E::Device as Device>::Tensor,
+    ) -> Result<View, DeliverError> {
+        let mapper = self.0.mapper.as_ref().ok_or(DeliverError::NoRegion)?;
+        let got = self.0.env.device().spec(tensor);
+        if got != order.spec || order.source.len != object_bytes(&got) {
+            let (expected, got) = (order.spec.to_string(), got.to_string());
+            return Err(DeliverError::Tensor { expected, got });
+        }
+        Ok(mapper.view(&order.source)?)
+    }
+}
+
+type Copy = Result<Pin<Box<dyn Future<Output = Result<(), DeliverError>> + Send>>, DeliverError>;
