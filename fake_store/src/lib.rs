@@ -8,6 +8,7 @@ mod memory;
 mod millis;
 pub mod protocol;
 mod rng;
+pub mod server;
 pub mod service;
 pub mod transport;
 

@@ -18,7 +18,10 @@ use fake_store::{
     service::{NodeService, Pacing},
     transport::LocalTransport,
 };
-use springtide::{env::Clock, pool::Pool};
+use springtide::{
+    env::{Clock, Outcome},
+    pool::Pool,
+};
 
 use self::common::*;
 
@@ -69,5 +72,15 @@ fn config() -> ClusterConfig {
         master: Knobs { placement: Placement::FirstFit, ..Knobs::default() },
         pacing: Pacing { bytes_per_sec: Some(10 * MIB), ..Pacing::default() },
         ..ClusterConfig::default()
+    }
+}
+
+/// The length that was read, or the code.
+fn code(outcome: &Outcome<u64>) -> i64 {
+    match outcome {
+        Outcome::Ended { result: Ok(bytes), .. } => *bytes as i64,
+        Outcome::Ended { result: Err(error), .. } | Outcome::Uncertain { error, .. } => {
+            error.code.number().into()
+        }
     }
 }

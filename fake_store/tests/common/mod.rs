@@ -68,16 +68,6 @@ pub(crate) fn get_item(pool: &Pool, key: &str, len: usize) -> GetItem {
     GetItem { key: Key::new(key), dest: empty(pool, len) }
 }
 
-/// The length that was read, or the code.
-pub(crate) fn code(outcome: &Outcome<u64>) -> i64 {
-    match outcome {
-        Outcome::Ended { result: Ok(bytes), .. } => *bytes as i64,
-        Outcome::Ended { result: Err(error), .. } | Outcome::Uncertain { error, .. } => {
-            error.code.number().into()
-        }
-    }
-}
-
 /// Puts one object through the store's trait.
 pub(crate) async fn put(store: &impl Store, pool: &Pool, key: &str, bytes: &[u8]) -> i64 {
     let outcomes = store.put(vec![put_item(pool, key, bytes)]).await;
