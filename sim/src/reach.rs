@@ -146,7 +146,7 @@ impl Reach {
                 self.mark_if(waited && *end == RequestEnd::Aborted, ABORTED_WHILE_WAITING);
             }
             Event::Lost { cause, .. } => self.lost(cause),
-            Event::PoolSeen { usage, .. } | Event::AtRest { usage } => {
+            Event::PoolSeen { usage, .. } | Event::AtRest { usage, .. } => {
                 self.mark_if(usage.counters.evictions > 0, POOL_EVICTED);
                 self.mark_if(usage.quarantined > 0, POOL_QUARANTINED);
             }

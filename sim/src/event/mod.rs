@@ -185,6 +185,8 @@ pub enum Event {
     AtRest {
         /// The accounts of its pool.
         usage: Box<Usage>,
+        /// Operations that its shutdown gave up, if it was shut down: they keep what they own.
+        abandoned: usize,
     },
     /// The connector's counters, checked by itself.
     Counted {

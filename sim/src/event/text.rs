@@ -99,7 +99,9 @@ impl fmt::Display for Event {
             Self::PoolSeen { usage, verified } => {
                 write!(f, "pool {}, {}", Accounts(usage), outcome(verified))
             }
-            Self::AtRest { usage } => write!(f, "at rest, pool {}", Accounts(usage)),
+            Self::AtRest { usage, abandoned } => {
+                write!(f, "at rest, {abandoned} abandoned, pool {}", Accounts(usage))
+            }
             Self::Counted { own, pairs } => {
                 write!(f, "counters {}", outcome(own))?;
                 pairs.iter().try_for_each(|(what, connector, simulator)| {

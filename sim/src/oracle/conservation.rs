@@ -1,7 +1,7 @@
 //! I4: at rest nothing is pinned, leaked, or quarantined without a cause.
 //!
 //! Rest is when traffic and faults are over and everything has had time to end. What may remain in a pool
-//! then is residents without a pin, and memory in quarantine, as much as transfers ended uncertainly or were
+//! then is residents without a pin, what operations own that a shutdown gave up, and memory in quarantine, as much as transfers ended uncertainly or were
 //! let go of on this host since it started.
 
 use std::collections::BTreeMap;
@@ -25,11 +25,11 @@ impl Oracle for Conservation {
             Event::TransferEnded { end: TransferEnd::Uncertain(_), .. } => {
                 *self.uncertain.entry(place.host.to_owned()).or_default() += 1;
             }
-            Event::AtRest { usage } => {
+            Event::AtRest { usage, abandoned } => {
+                let operating = if *abandoned == 0 { usage.in_flight + usage.filling } else { 0 };
                 for (what, bytes) in [
                     ("pinned", usage.pinned),
-                    ("in flight", usage.in_flight),
-                    ("reserved or being filled", usage.filling),
+                    ("reserved, being filled or in flight", operating),
                 ] {
                     if bytes > 0 {
                         let message = format!("{bytes} bytes of {} are {what} at rest", place.host);
@@ -62,7 +62,7 @@ mod tests {
         let mut usage =
             Box::new(Usage { total: 1000, free: 800, resident: 200, ..Usage::default() });
         change(&mut usage);
-        Event::AtRest { usage }
+        Event::AtRest { usage, abandoned: 0 }
     }
 
     fn uncertain() -> Event {

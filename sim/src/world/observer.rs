@@ -47,9 +47,11 @@ impl Observer {
     /// Reports what must not be there when everything has come to rest.
     pub fn at_rest(&self, now: Time) {
         for (host, instance) in self.world.instances().iter() {
+            let closed = instance.closed.lock().expect("no panic while held");
+            let abandoned = closed.iter().map(|report| report.abandoned).sum();
             for (_, pool) in instance.pools() {
                 let usage = Box::new(pool.usage());
-                self.world.recorder.record(now, host, Event::AtRest { usage });
+                self.world.recorder.record(now, host, Event::AtRest { usage, abandoned });
             }
             self.world.recorder.record(now, host, counted(instance));
         }
