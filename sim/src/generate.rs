@@ -101,12 +101,6 @@ fn engine(stream: &mut Stream, plan: &mut Plan) {
 fn traffic(stream: &mut Stream, workload: Workload, plan: &mut Plan) {
     let until_ms = plan.phases.settle_at();
     plan.requests = workload.draw(stream, &plan.topology, 0, until_ms);
-    // An engine that must encode everything itself still has to get through: faults of the store are to be
-    // told from an overload.
-    let rows: u64 = plan.requests.iter().flat_map(|request| &request.items).map(|i| i.rows).sum();
-    let budget_us = 1_500_000 * u64::from(plan.topology.prefills);
-    let engine = &mut plan.engine;
-    engine.encode_us_per_row = engine.encode_us_per_row.min(budget_us / rows.max(1)).max(1);
     if stream.chance(1, 10) && !plan.requests.is_empty() {
         // An item that no pool takes, and one without a row.
         let giant = plan.connector.prefill_pool_bytes / (plan.engine.width * 2) + 1;
@@ -116,6 +110,16 @@ fn traffic(stream: &mut Stream, workload: Workload, plan: &mut Plan) {
             item.id = format!("odd{rows}");
             item.rows = rows;
         }
+    }
+    // An engine that must encode everything itself still has to get through: faults of the store are to be
+    // told from an overload.
+    let rows: u64 = plan.requests.iter().flat_map(|request| &request.items).map(|i| i.rows).sum();
+    let budget_us = 1_500_000 * u64::from(plan.topology.prefills);
+    let engine = &mut plan.engine;
+    engine.encode_us_per_row = engine.encode_us_per_row.min(budget_us / rows.max(1)).max(1);
+    // Nor does a step that waits for a full store.
+    if plan.connector.prefill_saves {
+        plan.engine.wait_ms = plan.engine.wait_ms.min(50);
     }
 }
 

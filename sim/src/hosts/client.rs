@@ -107,24 +107,31 @@ async fn visit(
         decode_steps: request.decode_steps,
         preempt: request.preempt,
     };
+    let ms = Duration::from_millis;
     if number < VERIFY_FROM {
-        let limit = Duration::from_millis(engine.encoder_timeout_ms);
+        let process = host.process.clone();
+        let (host, encoder, job) = (host.clone(), encoder.clone(), job(0));
+        let limit = ms(engine.encoder_timeout_ms);
+        let encoded = async move { encode(&host, &encoder, &job, limit).await };
         if request.early {
-            let (host, encoder, job) = (host.clone(), encoder.clone(), job(0));
-            let process = host.process.clone();
-            process.spawn(Box::pin(async move {
-                // Its answer interests nobody.
-                let _ = ask(&host, &encoder, &job, limit).await;
-            }));
+            process.spawn(Box::pin(encoded));
         } else {
-            // Without an answer prefill encodes for itself, so the next attempt is prefill's.
-            let _ = attempts(host, engine.attempts_max, |n| ask(host, encoder, &job(n), limit)).await;
+            encoded.await;
         }
     }
-    let limit = Duration::from_millis(engine.prefill_timeout_ms);
-    attempts(host, engine.attempts_max, |n| ask(host, prefill, &job(n), limit))
+    attempts(host, engine.attempts_max, |n| ask(host, prefill, &job(n), ms(engine.prefill_timeout_ms)))
         .await
         .map_or_else(RequestEnd::Failed, |()| RequestEnd::Done)
+}
+
+/// Has an encoder encode, for at most `limit` in all: without its answer prefill encodes for itself, so the
+/// next attempt is prefill's.
+async fn encode(host: &Host, encoder: &str, job: &Job, limit: Duration) {
+    let attempts_max = host.world.plan.engine.attempts_max;
+    let job = |attempt| Job { attempt, ..job.clone() };
+    let asked = attempts(host, attempts_max, |n| ask(host, encoder, &job(n), limit));
+    // Whatever it was, the way to prefill is open.
+    let _ = host.clock.timeout_at(host.clock.now() + limit, asked).await;
 }
 
 /// Makes up to `max` attempts, with pauses; the last one's error.
