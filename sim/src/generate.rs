@@ -110,6 +110,7 @@ fn traffic(stream: &mut Stream, workload: Workload, plan: &mut Plan) {
             item.id = format!("odd{rows}");
             item.rows = rows;
         }
+        plan.engine.encode_us_per_row = plan.engine.encode_us_per_row.min(2);
     }
     // An engine that must encode everything itself still has to get through: faults of the store are to be
     // told from an overload.

@@ -155,6 +155,8 @@ pub fn client(host: &Host, part: u32) -> StoreClient {
     let net = NetConfig {
         master: MASTER.to_owned(),
         pacing: pacing(),
+        // A small window leaves even a small object unsent when its node stops in the middle.
+        window_chunks: 2,
         connect_timeout: ms(store.rpc_timeout_ms),
         // Half of the transfer limit, as in Mooncake.
         status_timeout: ms(store.transfer_limit_ms) / 2,

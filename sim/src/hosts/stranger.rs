@@ -85,6 +85,7 @@ async fn fill(host: &Host, client: &StoreClient, number: u32, bytes: u64, object
         (0..objects).map(|n| Key::new(format!("stranger/{number}/{n}"))).collect();
     for key in &keys {
         put(client, key.clone(), bytes).await;
+        client.exists(vec![key.clone()]).await;
     }
     let lease = Duration::from_millis(host.world.plan.store.lease_ttl_ms);
     while host.clock.now() < until {

@@ -16,9 +16,13 @@ pub struct Look<'a>(pub &'a Outcome);
 /// Ends an expectation unless two values are equal.
 macro_rules! ensure_eq {
     ($got:expr, $expected:expr, $($what:tt)+) => {
-        let (got, expected) = ($got, $expected);
-        if got != expected {
-            return Err(format!("{}: expected {expected:?}, got {got:?}", format!($($what)+)));
+        match (&$got, &$expected) {
+            (got, expected) => {
+                if *got != *expected {
+                    let what = format!($($what)+);
+                    return Err(format!("{what}: expected {expected:?}, got {got:?}"));
+                }
+            }
         }
     };
 }
