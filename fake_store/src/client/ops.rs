@@ -202,7 +202,10 @@ impl<T: Transport, C: Clock> Client<T, C> {
     pub(super) async fn unregister_region(&self, region: &Arc<Region>) -> Result<(), ErrorCode> {
         self.pass_local(Point::Unregister, When::Before).await?;
         let removed = lock(&self.0.registered).remove(&(region.base() as usize));
-        removed.ok_or(ErrorCode::InvalidParams)?;
+        // Closing ended every registration: there is nothing left to undo.
+        if removed.is_none() && !self.is_closed() {
+            return Err(ErrorCode::InvalidParams);
+        }
         self.pass_local(Point::Unregister, When::After).await
     }
 
