@@ -5,12 +5,17 @@
 //! end it, the limit for an object's transfer, is the client's.
 
 mod local;
+mod net;
+pub(crate) mod wire;
 
 use std::{future::Future, time::Duration};
 
 use springtide::env::ErrorCode;
 
-pub use self::local::LocalTransport;
+pub use self::{
+    local::LocalTransport,
+    net::{NetConfig, NetTransport},
+};
 use crate::{
     faults::Point,
     memory::Buffer,

@@ -1,7 +1,7 @@
 //! Getting: sizes, leases, replicas, batches.
 
 use fake_store::{Action, Point, Rule, protocol::ReplicaConfig, service::Health};
-use springtide::env::{Outcome, Store};
+use springtide::env::Store;
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Transfers that outlive their limit, and what they do to others.
 
 use fake_store::{Action, Point, Rule, protocol::ReplicaConfig, service::Health};
-use springtide::env::{Outcome, Store};
+use springtide::env::Store;
 
 use super::*;
 

@@ -18,7 +18,11 @@ use fake_store::{
     service::{NodeService, Pacing},
     transport::LocalTransport,
 };
-use springtide::{env::Clock, pool::Pool};
+use springtide::{
+    env::{Clock, Outcome},
+    pool::Pool,
+    runtime::TokioClock,
+};
 
 use self::common::*;
 
@@ -43,7 +47,7 @@ impl Bed {
 
     fn with(config: ClusterConfig) -> Self {
         let clock = TokioClock::new();
-        let cluster = FakeCluster::new(clock.clone(), spawner(), config).unwrap();
+        let cluster = FakeCluster::new(clock, spawner(), config).unwrap();
         let (a, b) = (cluster.add_node("a", 64 * MIB), cluster.add_node("b", 64 * MIB));
         spawner()(Box::pin(cluster.clone().run()));
         let client = cluster.client(ClientConfig::new(ClientId(1), "client:1"));
@@ -69,5 +73,15 @@ fn config() -> ClusterConfig {
         master: Knobs { placement: Placement::FirstFit, ..Knobs::default() },
         pacing: Pacing { bytes_per_sec: Some(10 * MIB), ..Pacing::default() },
         ..ClusterConfig::default()
+    }
+}
+
+/// The length that was read, or the code.
+fn code(outcome: &Outcome<u64>) -> i64 {
+    match outcome {
+        Outcome::Ended { result: Ok(bytes), .. } => *bytes as i64,
+        Outcome::Ended { result: Err(error), .. } | Outcome::Uncertain { error, .. } => {
+            error.code.number().into()
+        }
     }
 }

@@ -106,7 +106,7 @@ async fn faults_single_items_of_a_batch_out() {
     let outcomes = bed.client.put(items).await;
     assert!(matches!(
         &outcomes[1],
-        springtide::env::Outcome::Ended { result: Err(e), .. } if e.code == ErrorCode::NoAvailableHandle
+        Outcome::Ended { result: Err(e), .. } if e.code == ErrorCode::NoAvailableHandle
     ));
     let keys = ["a", "b", "c"].map(String::from).into();
     let exist = bed.client.batch_is_exist(keys).await;

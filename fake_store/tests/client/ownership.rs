@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use fake_store::{Action, Point, Rule, client::Closing};
-use springtide::env::{Fence, Outcome, Store};
+use springtide::env::{Fence, Store};
 
 use super::*;
 

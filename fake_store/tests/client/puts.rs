@@ -39,10 +39,7 @@ async fn of_equal_keys_the_first_wins_or_the_last() {
     let items = || vec![put_item(&bed.pool, "k", b"one"), put_item(&bed.pool, "k", b"three")];
     let outcomes = bed.client.put(items()).await;
     assert!(
-        outcomes.iter().all(|outcome| matches!(
-            outcome,
-            springtide::env::Outcome::Ended { result: Ok(()), .. }
-        ))
+        outcomes.iter().all(|outcome| matches!(outcome, Outcome::Ended { result: Ok(()), .. }))
     );
     assert_eq!(bed.get("k", 3).await.unwrap(), b"one", "multi-buffer form");
 
@@ -62,10 +59,8 @@ async fn a_bad_item_fails_alone() {
         .into_iter()
         .collect::<Vec<_>>();
     let outcomes = bed.client.put(items).await;
-    let ok: Vec<bool> = outcomes
-        .iter()
-        .map(|o| matches!(o, springtide::env::Outcome::Ended { result: Ok(()), .. }))
-        .collect();
+    let ok: Vec<bool> =
+        outcomes.iter().map(|o| matches!(o, Outcome::Ended { result: Ok(()), .. })).collect();
     assert_eq!(ok, [true, false, true]);
     assert!(bed.client.put(Vec::new()).await.is_empty());
 }
