@@ -9,8 +9,8 @@ use fake_store::{
 };
 use springtide::{
     connector::{
-        Availability, Config, ItemRequest, LoadTarget, Namespace, NamespaceParts, Role, Scheduler,
-        Worker, object_bytes,
+        Availability, Config, ItemDecision, ItemRequest, LoadTarget, Namespace, NamespaceParts,
+        Role, Scheduler, Worker, object_bytes,
     },
     env::{Clock, DType, Env, Shape, TensorSpec},
     pool::PoolConfig,
@@ -95,12 +95,14 @@ impl Consumer {
     async fn load(&self, identifier: &str, rows: u64) -> Result<Vec<u8>, String> {
         self.requests.set(self.requests.get() + 1);
         let request = format!("r{}", self.requests.get());
-        let before = self.scheduler.counters();
         let item = ItemRequest { identifier: identifier.into(), rows };
-        while self.scheduler.ensure_available(&request, std::slice::from_ref(&item)) == Availability::Wait {
+        while self.scheduler.ensure_available(&request, std::slice::from_ref(&item))
+            == Availability::Wait
+        {
             self.env.clock().sleep(Duration::from_millis(1)).await;
         }
         let has = self.scheduler.has_item(identifier);
+        let decision = self.scheduler.decision(&request, identifier);
         self.scheduler.allocated(&request, identifier);
         let plan = self.scheduler.build_step(&[]);
         let mut loaded = Vec::new();
@@ -120,8 +122,10 @@ impl Consumer {
             assert_eq!(loaded.len() as u64, self.namespace.spec(rows).unwrap().bytes());
             return Ok(loaded);
         }
-        let reason = after.misses.iter().find(|(name, n)| before.misses.get(*name) != Some(n));
-        Err(reason.unwrap().0.clone())
+        match decision {
+            Some(ItemDecision::Local(reason)) => Err(reason.to_string()),
+            other => panic!("neither delivered nor declined: {other:?}"),
+        }
     }
 }
 
