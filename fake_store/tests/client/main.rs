@@ -8,6 +8,8 @@ mod late;
 mod masters;
 mod ownership;
 mod puts;
+mod random;
+mod rows;
 
 use std::sync::Arc;
 
