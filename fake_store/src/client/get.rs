@@ -26,7 +26,28 @@ impl<T: Transport, C: Clock> Client<T, C> {
     /// are looked at once, after the last transfer: a slow item fails quick ones, whose bytes are there.
     pub(super) async fn get_batch(&self, gets: Vec<Get>, multi_buffer: bool) -> Vec<Ended> {
         let asked = self.now();
-        let found = self.look_up(&gets).await;
+        let keys = gets.iter().map(|get| get.key.clone()).collect();
+        let found = self.look_up(keys).await;
+        self.fetch(gets, found, asked, multi_buffer).await
+    }
+
+    /// Asks where objects lie.
+    pub(super) async fn look_up(&self, keys: Vec<String>) -> Vec<Result<Readable, ErrorCode>> {
+        if keys.is_empty() {
+            return Vec::new();
+        }
+        let n = keys.len();
+        batch!(self.call(Call::Query { keys }).await, Reply::Found, n)
+    }
+
+    /// Fetches what was `found` for a question of the time `asked`.
+    pub(super) async fn fetch(
+        &self,
+        gets: Vec<Get>,
+        found: Vec<Result<Readable, ErrorCode>>,
+        asked: Time,
+        multi_buffer: bool,
+    ) -> Vec<Ended> {
         let mut ends: Vec<Option<Ended>> = vec![None; gets.len()];
         let mut leased_until = vec![Time::NEVER; gets.len()];
         let mut chosen = Vec::new();
@@ -53,14 +74,6 @@ impl<T: Transport, C: Clock> Client<T, C> {
             }
         }
         ends
-    }
-
-    async fn look_up(&self, gets: &[Get]) -> Vec<Result<Readable, ErrorCode>> {
-        if gets.is_empty() {
-            return Vec::new();
-        }
-        let keys = gets.iter().map(|get| get.key.clone()).collect();
-        batch!(self.call(Call::Query { keys }).await, Reply::Found, gets.len())
     }
 
     /// The replica to read: one of an own segment, else the first. Never another one if that fails.

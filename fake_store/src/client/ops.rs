@@ -84,13 +84,16 @@ impl<T: Transport, C: Clock> Client<T, C> {
     /// # Errors
     /// The store's code; [`ErrorCode::InvalidParams`] if the staging buffer is too small for it.
     pub async fn get_bytes(&self, key: &str) -> Result<Vec<u8>, ErrorCode> {
-        let bytes = self.get_size(key).await?;
+        let asked = self.now();
+        let mut found = self.look_up(vec![key.to_owned()]).await;
+        let readable = found.pop().unwrap_or(Err(ErrorCode::Internal))?;
+        let bytes = readable.replicas.first().ok_or(ErrorCode::InvalidReplica)?.bytes;
         if bytes > self.0.config.local_buffer_bytes {
             return Err(ErrorCode::InvalidParams);
         }
         let buffer = Buffer::owned(vec![0; bytes as usize]);
         let get = Get { key: key.to_owned(), buffer: buffer.clone() };
-        let ended = self.get_batch(vec![get], false).await;
+        let ended = self.fetch(vec![get], vec![Ok(readable)], asked, false).await;
         let delivered = ended.first().map_or(Err(ErrorCode::Internal), |end| end.result)?;
         let mut value = buffer.into_bytes();
         value.truncate(delivered as usize);
@@ -202,7 +205,10 @@ impl<T: Transport, C: Clock> Client<T, C> {
     pub(super) async fn unregister_region(&self, region: &Arc<Region>) -> Result<(), ErrorCode> {
         self.pass_local(Point::Unregister, When::Before).await?;
         let removed = lock(&self.0.registered).remove(&(region.base() as usize));
-        removed.ok_or(ErrorCode::InvalidParams)?;
+        // Closing ended every registration: there is nothing left to undo.
+        if removed.is_none() && !self.is_closed() {
+            return Err(ErrorCode::InvalidParams);
+        }
         self.pass_local(Point::Unregister, When::After).await
     }
 

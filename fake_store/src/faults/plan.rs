@@ -37,7 +37,8 @@ pub enum Point {
     Size,
     /// A removal of any kind, at the master.
     Remove,
-    /// A sign of life or a mount, at the master.
+    /// A sign of life or a mount, at the master. Over a network only: a cluster in one process keeps its
+    /// nodes alive by itself.
     Ping,
     /// The transfer of one replica of a put, at the node that takes it.
     Write,

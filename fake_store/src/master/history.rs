@@ -94,7 +94,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Whether a readable object ceased to be readable with this event.
+    /// Whether the object cannot be read after this event.
     pub fn is_loss(&self) -> bool {
         !matches!(self, Self::Stored { .. } | Self::ReplicaLost { .. })
     }

@@ -8,6 +8,8 @@ mod late;
 mod masters;
 mod ownership;
 mod puts;
+mod random;
+mod rows;
 
 use std::sync::Arc;
 
@@ -21,6 +23,7 @@ use fake_store::{
 use springtide::{
     env::{Clock, Outcome},
     pool::Pool,
+    runtime::TokioClock,
 };
 
 use self::common::*;
@@ -46,7 +49,7 @@ impl Bed {
 
     fn with(config: ClusterConfig) -> Self {
         let clock = TokioClock::new();
-        let cluster = FakeCluster::new(clock.clone(), spawner(), config).unwrap();
+        let cluster = FakeCluster::new(clock, spawner(), config).unwrap();
         let (a, b) = (cluster.add_node("a", 64 * MIB), cluster.add_node("b", 64 * MIB));
         spawner()(Box::pin(cluster.clone().run()));
         let client = cluster.client(ClientConfig::new(ClientId(1), "client:1"));

@@ -1,33 +1,13 @@
-//! What the integration tests share: a clock, a pool, and short ways to put and get.
+//! What the integration tests share: a pool, and short ways to put and get.
 
 use std::{sync::Arc, time::Duration};
 
 use fake_store::Spawner;
 use springtide::{
-    env::{Clock, ErrorCode, GetItem, Key, Outcome, PutItem, Store, Time},
+    env::{ErrorCode, GetItem, Key, Outcome, PutItem, Store},
     pool::{Contiguity, Lease, Pool, PoolConfig, Transfer},
 };
-use tokio::{runtime::Handle, time::Instant};
-
-/// The runtime's time: virtual where the test is started with it paused.
-#[derive(Clone, Debug)]
-pub(crate) struct TokioClock(Instant);
-
-impl TokioClock {
-    pub(crate) fn new() -> Self {
-        Self(Instant::now())
-    }
-}
-
-impl Clock for TokioClock {
-    fn now(&self) -> Time {
-        Time::from_origin(self.0.elapsed())
-    }
-
-    async fn sleep_until(&self, deadline: Time) {
-        tokio::time::sleep_until(self.0 + deadline.since_origin()).await;
-    }
-}
+use tokio::runtime::Handle;
 
 /// Runs tasks on the test's runtime.
 pub(crate) fn spawner() -> Spawner {

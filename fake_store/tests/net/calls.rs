@@ -42,9 +42,9 @@ async fn everything_works_over_tcp() {
 async fn nobody_listens() {
     let bed = Bed::new().await;
     let net = NetConfig { master: "127.0.0.1:1".into(), ..NetConfig::default() };
-    let transport = NetTransport::new(TokioNetwork, bed.clock.clone(), net, Vec::new());
+    let transport = NetTransport::new(TokioNetwork, bed.clock, net, Vec::new());
     let config = ClientConfig { reconnect: ms(100), ..ClientConfig::new(ClientId(9), "c:9") };
-    let client = Client::new(transport, bed.clock.clone(), spawner(), bed.faults.clone(), config);
+    let client = Client::new(transport, bed.clock, spawner(), bed.faults.clone(), config);
     let before = bed.clock.now();
     assert_eq!(put(&client, &bed.pool, "k", b"bytes").await, -900);
     assert!(bed.clock.now() - before < ms(90), "the first refusal is told at once");

@@ -2,8 +2,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../common/net.rs"]
-mod common_net;
 
 mod calls;
 mod malformed;
@@ -20,9 +18,13 @@ use fake_store::{
     service::{NodeConfig, NodeService, Pacing},
     transport::{NetConfig, NetTransport},
 };
-use springtide::{env::Clock, pool::Pool};
+use springtide::{
+    env::Clock,
+    pool::Pool,
+    runtime::{TokioClock, TokioNetwork},
+};
 
-use self::{common::*, common_net::TokioNetwork};
+use self::common::*;
 
 type TestClient = Client<NetTransport<TokioNetwork, TokioClock>, TokioClock>;
 
@@ -45,9 +47,9 @@ impl Bed {
     async fn new() -> Self {
         let (clock, faults, network) = (TokioClock::new(), Faults::default(), TokioNetwork);
         let knobs = Knobs { placement: Placement::FirstFit, ..Knobs::default() };
-        let (time, broken) = (clock.clone(), faults.clone());
+        let broken = faults.clone();
         let listen = "127.0.0.1:0";
-        let master = MasterServer::start(&network, time, &spawner(), broken, listen, knobs, 1)
+        let master = MasterServer::start(&network, clock, &spawner(), broken, listen, knobs, 1)
             .await
             .unwrap();
         let node = async |number: u64, name: &str| {
@@ -63,20 +65,20 @@ impl Bed {
             };
             let pacing = Pacing { chunk_bytes: 16 << 10, ..Pacing::default() };
             let config = NodeConfig { pacing, transfer_limit: TRANSFER_LIMIT };
-            let (time, broken) = (clock.clone(), faults.clone());
-            NodeServer::start(&network, time, &spawner(), broken, spec, config).await.unwrap()
+            let broken = faults.clone();
+            NodeServer::start(&network, clock, &spawner(), broken, spec, config).await.unwrap()
         };
         let a = node(1, "a").await;
         until("the first node is mounted", || capacity(&master) == 16 * MIB).await;
         let b = node(2, "b").await;
         until("both nodes are mounted", || capacity(&master) == 32 * MIB).await;
-        let client = client(&clock, &faults, &master, 1, Vec::new());
+        let client = client(clock, &faults, &master, 1, Vec::new());
         Self { clock, faults, master, a, b, pool: pool(8 * MIB), client }
     }
 
     /// Another client, in the process of these nodes.
     fn client_with(&self, id: u64, own: Vec<Arc<NodeService<TokioClock>>>) -> TestClient {
-        client(&self.clock, &self.faults, &self.master, id, own)
+        client(self.clock, &self.faults, &self.master, id, own)
     }
 
     async fn put(&self, key: &str, bytes: &[u8]) -> i64 {
@@ -89,7 +91,7 @@ impl Bed {
 }
 
 fn client(
-    clock: &TokioClock,
+    clock: TokioClock,
     faults: &Faults,
     master: &MasterServer<TokioClock>,
     id: u64,
@@ -108,8 +110,8 @@ fn client(
         transfer_limit: TRANSFER_LIMIT,
         ..ClientConfig::new(ClientId(id), format!("client:{id}"))
     };
-    let transport = NetTransport::new(TokioNetwork, clock.clone(), net, own);
-    Client::new(transport, clock.clone(), spawner(), faults.clone(), config)
+    let transport = NetTransport::new(TokioNetwork, clock, net, own);
+    Client::new(transport, clock, spawner(), faults.clone(), config)
 }
 
 fn capacity(master: &MasterServer<TokioClock>) -> u64 {

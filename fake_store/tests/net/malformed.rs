@@ -58,8 +58,8 @@ async fn nonsense_from_a_server_is_a_failed_call() {
         }
     }));
     let net = NetConfig { master: address, ..NetConfig::default() };
-    let transport = NetTransport::new(TokioNetwork, bed.clock.clone(), net, Vec::new());
+    let transport = NetTransport::new(TokioNetwork, bed.clock, net, Vec::new());
     let config = ClientConfig::new(ClientId(9), "c:9");
-    let client = Client::new(transport, bed.clock.clone(), spawner(), bed.faults.clone(), config);
+    let client = Client::new(transport, bed.clock, spawner(), bed.faults.clone(), config);
     assert_eq!(put(&client, &bed.pool, "k", b"bytes").await, -900);
 }

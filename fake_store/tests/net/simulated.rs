@@ -89,9 +89,9 @@ fn sim_client() -> (SimClient, TokioClock) {
         transfer_limit: secs(3),
         ..ClientConfig::new(ClientId(1), "client:1")
     };
-    let transport = NetTransport::new(SimNetwork, clock.clone(), net, Vec::new());
+    let transport = NetTransport::new(SimNetwork, clock, net, Vec::new());
     let faults = Faults::default();
-    (Client::new(transport, clock.clone(), sim_spawner(), faults, config), clock)
+    (Client::new(transport, clock, sim_spawner(), faults, config), clock)
 }
 
 /// One run: what the client saw, with the time of each.

@@ -99,9 +99,9 @@ async fn a_progress_timeout_ends_a_transfer_in_the_middle() {
         progress_timeout: Some(ms(100)),
         ..NetConfig::default()
     };
-    let transport = NetTransport::new(TokioNetwork, bed.clock.clone(), net, Vec::new());
+    let transport = NetTransport::new(TokioNetwork, bed.clock, net, Vec::new());
     let config = ClientConfig::new(ClientId(3), "c:3");
-    let client = Client::new(transport, bed.clock.clone(), spawner(), bed.faults.clone(), config);
+    let client = Client::new(transport, bed.clock, spawner(), bed.faults.clone(), config);
     for point in [Point::Read, Point::Write] {
         bed.faults.add(Rule::new(point, Action::Stall).at_bytes(100_000)).unwrap();
     }
@@ -161,10 +161,9 @@ async fn steps_of_any_length_fit_together() {
             ..NetConfig::default()
         };
         let bytes = if chunk_bytes == 1 { &bytes[..1000] } else { &bytes };
-        let transport = NetTransport::new(TokioNetwork, bed.clock.clone(), net, Vec::new());
+        let transport = NetTransport::new(TokioNetwork, bed.clock, net, Vec::new());
         let config = ClientConfig::new(ClientId(id), "c:1");
-        let client =
-            Client::new(transport, bed.clock.clone(), spawner(), bed.faults.clone(), config);
+        let client = Client::new(transport, bed.clock, spawner(), bed.faults.clone(), config);
         let key = format!("k{chunk_bytes}");
         assert_eq!(put(&client, &bed.pool, &key, bytes).await, 0);
         assert_eq!(get(&client, &bed.pool, &key, bytes.len()).await.unwrap(), bytes);
