@@ -105,6 +105,12 @@ impl Prefill {
     async fn step(&mut self) {
         let begun = self.host.clock.now();
         self.drop_aborted();
+        if self.waiting.iter().any(|active| active.arrival.job.fresh) {
+            self.cache.drop_idle();
+            // An empty step: the connector learns what has been freed before it is asked.
+            let freed = self.cache.take_freed();
+            self.instance.scheduler_call(|scheduler| scheduler.build_step(&freed));
+        }
         let mut pass = Pass::default();
         let finished = self.schedule_running(&mut pass);
         self.schedule_waiting(&mut pass);
@@ -133,7 +139,7 @@ impl Prefill {
         for mut active in std::mem::take(&mut self.running) {
             if active.arrival.job.preempt && !active.preempted {
                 self.cache.preempt(&active.name);
-                (active.preempted, active.asked) = (true, None);
+                active.preempted = true;
                 self.waiting.insert(0, active);
                 continue;
             }
