@@ -157,7 +157,7 @@ fn judge(job: &Job, directory: &Path) -> Verdict {
 pub fn run_fresh(plan: &Plan, keep: Keep) -> Outcome {
     thread::scope(|scope| {
         let run = || {
-            panics::collect();
+            panics::collect(plan);
             run(plan, keep)
         };
         let builder = thread::Builder::new().stack_size(STACK_BYTES);
@@ -187,6 +187,31 @@ fn history(lines: &[String], violation: &Violation) -> Vec<String> {
     let relevant = if relevant.is_empty() { lines.iter().collect() } else { relevant };
     let skip = relevant.len().saturating_sub(HISTORY_LINES);
     relevant.into_iter().skip(skip).cloned().collect()
+}
+
+/// The verdict on a run that panicked so that nobody can go on: what [`panics::before_abort`] has to tell.
+pub fn aborted(plan: &Plan, message: &str, directory: &Path) -> Verdict {
+    let violation = Violation {
+        oracle: OracleId::I8,
+        event: 0,
+        time_us: 0,
+        host: "world".to_owned(),
+        what: "a panic in a destructor while another one was under way".to_owned(),
+        message: format!("a host panicked: {message}"),
+        key: None,
+    };
+    let plan_file = write_plan(plan, directory);
+    Verdict {
+        group: plan.name.clone(),
+        seed: plan.seed,
+        trace_hash: String::new(),
+        events: 0,
+        simulated_ms: 0,
+        stats: Stats::default(),
+        failure: Some(Failure { violation, history: Vec::new(), plan_file }),
+        reach: Reach::default(),
+        hash: 0,
+    }
 }
 
 fn write_plan(plan: &Plan, directory: &Path) -> Option<PathBuf> {

@@ -4,7 +4,7 @@ use std::{
     io::{self, IsTerminal, Write},
     ops::ControlFlow,
     path::PathBuf,
-    process::ExitCode,
+    process::{ExitCode, exit},
     slice,
     sync::atomic::{AtomicU64, Ordering},
     thread,
@@ -13,7 +13,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
-    campaign::{Job, Verdict, campaign, run_fresh},
+    campaign::{Job, Verdict, aborted, campaign, run_fresh},
     cli::{Cli, Command, RunArgs},
     generate::generate,
     plan::{FaultKind, Plan, PlanError},
@@ -21,6 +21,7 @@ use crate::{
     report::{self, Report},
     scenario::{self, Scenario},
     trace::combine,
+    world::panics,
 };
 
 /// Random plans of a run without arguments.
@@ -54,7 +55,7 @@ pub enum UsageError {
 
 /// Does what the command line says.
 pub fn execute(cli: Cli) -> ExitCode {
-    let out = &mut io::stdout().lock();
+    let out = &mut io::stdout();
     let code = match cli.command {
         _ if cfg!(not(tokio_unstable)) => Err(UsageError::Build),
         None if cli.run.list => list(out),
@@ -88,6 +89,7 @@ fn run(args: &RunArgs, out: &mut impl Write) -> Result<u8, UsageError> {
     if args.trace {
         return trace(&jobs, out);
     }
+    panics::before_abort(if args.json { last_words_json } else { last_words });
     let progress = progress(jobs.len() as u64);
     let violations = AtomicU64::new(0);
     let done = |verdict: &Verdict| {
@@ -145,6 +147,21 @@ fn job(scenario: &Scenario) -> Job {
 
 fn random(first: u64, plans: u64) -> impl Iterator<Item = Job> {
     (0..plans).map(move |n| Job { plan: generate(first.wrapping_add(n)), expect: None })
+}
+
+/// Reports a run that takes the whole campaign with it, and ends the process.
+fn last_words(plan: &Plan, message: &str) {
+    let verdict = aborted(plan, message, &directory());
+    if let Some(failure) = &verdict.failure {
+        println!("{}", report::failure(&verdict, failure));
+    }
+    exit(report::exit_code(&[verdict]).into());
+}
+
+fn last_words_json(plan: &Plan, message: &str) {
+    let verdicts = [aborted(plan, message, &directory())];
+    println!("{}", Report::new(&verdicts).to_json());
+    exit(report::exit_code(&verdicts).into());
 }
 
 fn go_on(_: &Verdict) -> ControlFlow<()> {

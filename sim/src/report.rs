@@ -16,8 +16,10 @@ use crate::{
 /// The whole of a campaign as JSON.
 #[derive(Debug, Serialize)]
 pub struct Report<'a> {
+    /// How many plans ran.
+    pub plans: usize,
     /// One entry a plan, in order.
-    pub plans: &'a [Verdict],
+    pub runs: &'a [Verdict],
     /// Every violation.
     pub violations: Vec<Violated<'a>>,
     /// How often each mark was reached.
@@ -45,7 +47,8 @@ impl<'a> Report<'a> {
             Some(Violated { plan: verdict.label(), failure })
         });
         Self {
-            plans: verdicts,
+            plans: verdicts.len(),
+            runs: verdicts,
             violations: violations.collect(),
             reached: MARKS.iter().map(|mark| (*mark, reach.count(mark))).collect(),
             trace_hash: hash(verdicts),

@@ -78,6 +78,13 @@ pub enum Event {
         /// How it ended.
         end: SaveEnd,
     },
+    /// A report did not name a save that was begun before its wait.
+    NotReported {
+        /// The object.
+        key: String,
+        /// The ticket.
+        ticket: String,
+    },
     /// The engine began to wait for its saves.
     WaitBegan {
         /// Until when.
@@ -285,6 +292,7 @@ impl Event {
         match self {
             Self::SaveOpened { key, .. }
             | Self::SaveEnded { key, .. }
+            | Self::NotReported { key, .. }
             | Self::Hit { key, .. }
             | Self::Miss { key, .. }
             | Self::Delivered { key, .. }

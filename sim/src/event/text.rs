@@ -74,6 +74,9 @@ impl fmt::Display for Event {
             Self::RequestEnded { request, end } => write!(f, "request {request} {end}"),
             Self::SaveOpened { key, ticket } => write!(f, "save {key} opens ticket {ticket}"),
             Self::SaveEnded { key, ticket, end } => write!(f, "save {key} ticket {ticket}: {end}"),
+            Self::NotReported { key, ticket } => {
+                write!(f, "save {key} ticket {ticket}: not in the report")
+            }
             Self::WaitBegan { deadline } => write!(f, "wait until {deadline}"),
             Self::WaitEnded { deadline } => write!(f, "wait until {deadline} returns"),
             Self::Waiting { request } => write!(f, "request {request} waits for its items"),

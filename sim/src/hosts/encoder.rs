@@ -5,7 +5,7 @@
 //! the republish path), waits for the saves and answers. The engine's own thread runs ahead of its device:
 //! saves are ordered behind their kernels by events alone.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use springtide::{
     connector::{Availability, ItemRequest, SaveOutcome},
@@ -57,10 +57,10 @@ impl Encoder {
     async fn step(&mut self, batch: Vec<Arrival>) {
         let (gone, batch): (Vec<_>, Vec<_>) = batch.into_iter().partition(Arrival::is_aborted);
         drop(gone);
-        let mut seen = BTreeSet::new();
         for arrival in &batch {
             self.schedule(arrival);
-            for item in arrival.job.items.iter().filter(|item| seen.insert((*item).clone())) {
+            // An item that several requests of the step have in common is saved for each.
+            for item in &arrival.job.items {
                 self.encode_and_save(item, &arrival.job.name());
             }
             self.cache.release(&arrival.job.name());

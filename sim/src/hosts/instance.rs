@@ -186,6 +186,11 @@ impl Instance {
             let end = save_end(entry.outcome);
             self.host.record(Event::SaveEnded { key, ticket, end });
         }
+        // All tickets were opened before the wait, so its report has to name each.
+        let unreported = std::mem::take(&mut self.keys);
+        if let Some((ticket, key)) = unreported.into_iter().next() {
+            self.host.record(Event::NotReported { key, ticket });
+        }
     }
 
     /// The end of the instance: shuts the connector down, unless that has been done.

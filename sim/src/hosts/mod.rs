@@ -6,13 +6,14 @@
 //! | [`encoder`] | `encoder0`…: an engine that saves |
 //! | [`prefill`] | `prefill0`…: an engine that loads |
 //! | [`client`], [`stranger`] | `client`: the traffic, and another user of the store |
-//! | [`instance`], [`cache`], [`server`], [`wire`] | what engines are made of |
+//! | [`instance`], [`cache`], [`ranks`], [`server`], [`wire`] | what engines are made of |
 
 pub mod cache;
 pub mod client;
 pub mod encoder;
 pub mod instance;
 pub mod prefill;
+pub mod ranks;
 pub mod server;
 pub mod store;
 pub mod stranger;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use springtide::{
-    connector::{Availability, ItemDecision, LoadTarget, OrderId, StepPlan},
+    connector::{Availability, ItemDecision, OrderId, StepPlan},
     env::{Clock, Time},
 };
 
@@ -18,13 +18,14 @@ use super::{
     cache::EncoderCache,
     encoder::item_requests,
     instance::Instance,
+    ranks::{self, Loaded},
     server::{Arrival, Queue, accept},
 };
 use crate::{
     event::Event,
     plan::Item,
     world::{
-        device::{SimDevice, SimEvent, SimTensor},
+        device::{SimEvent, SimTensor},
         host::Host,
     },
 };
@@ -118,12 +119,7 @@ impl Prefill {
         let plan = self.instance.scheduler_call(|scheduler| scheduler.build_step(&freed));
         // A step without tokens calls no worker; what it would have carried is sent again.
         if pass.requests > 0 {
-            let acknowledged = self.execute(&pass, plan.unwrap_or_default()).await;
-            // The end of a request may come while the step that copies for it is under way.
-            self.drop_aborted();
-            for (rank, orders) in acknowledged {
-                self.instance.scheduler_call(|scheduler| scheduler.acknowledge(rank, &orders));
-            }
+            self.execute(&pass, plan.unwrap_or_default()).await;
         }
         for active in finished {
             self.end(&active.name);
@@ -240,48 +236,39 @@ impl Prefill {
         }
     }
 
-    /// The workers' part of a step: loads on every rank, local encodes, saves. Returns what each rank
-    /// acknowledges.
-    async fn execute(&mut self, pass: &Pass, plan: StepPlan) -> Vec<(u32, Vec<OrderId>)> {
-        // What vLLM pickles is data: a plan that does not survive it is no plan.
-        let pickled = serde_json::to_string(&plan).expect("a step plan is plain data");
-        let mut acknowledged = Vec::new();
-        for (rank, worker) in (0..).zip(self.instance.workers()) {
-            let plan: StepPlan = serde_json::from_str(&pickled).expect("what was written is read");
-            let now = self.host.clock.now();
-            let targets: Vec<LoadTarget<SimDevice>> = plan
-                .orders
-                .iter()
-                .map(|order| LoadTarget {
-                    order: order.clone(),
-                    tensor: SimTensor::empty(order.spec),
-                    free: SimEvent(now),
-                })
-                .collect();
-            let tensors: Vec<SimTensor> = targets.iter().map(|target| target.tensor.clone()).collect();
-            let deliveries = worker.load(targets).await;
-            let mut delivered = Vec::new();
-            for ((order, tensor), delivery) in plan.orders.iter().zip(tensors).zip(deliveries) {
-                let key = self.host.world.key(self.instance.model, &order.identifier);
-                let key = self.host.world.short(key.as_str());
-                match delivery.result {
-                    Ok(()) => {
-                        let rows = pass.loads.get(&order.identifier).copied();
-                        self.check(key, rank, &order.identifier, rows, &tensor);
-                        self.cache.fill(&order.identifier, rank, tensor);
-                        delivered.push(delivery.order);
-                    }
-                    Err(error) => {
-                        let reason = error.to_string();
-                        self.host.record(Event::NotDelivered { key, rank, reason });
-                    }
-                }
-            }
-            acknowledged.push((rank, delivered));
+    /// The workers' part of a step: loads on every rank, each acknowledged as it ends, and local encodes.
+    async fn execute(&mut self, pass: &Pass, plan: StepPlan) {
+        let mut loads = ranks::load(&self.host, self.instance.workers(), &plan);
+        while let Some(loaded) = loads.recv().await {
+            // The end of a request may come while the step that copies for it is under way.
+            self.drop_aborted();
+            self.take(pass, loaded);
         }
         self.keep_promises(pass);
         self.encode(pass).await;
-        acknowledged
+    }
+
+    /// Takes what a rank has loaded, and acknowledges it to the scheduler.
+    fn take(&mut self, pass: &Pass, loaded: Loaded) {
+        let rank = loaded.rank;
+        let mut delivered: Vec<OrderId> = Vec::new();
+        for (order, tensor, delivery) in loaded.orders {
+            let key = self.host.world.key(self.instance.model, &order.identifier);
+            let key = self.host.world.short(key.as_str());
+            match delivery.result {
+                Ok(()) => {
+                    let rows = pass.loads.get(&order.identifier).copied();
+                    self.check(key, rank, &order.identifier, rows, &tensor);
+                    self.cache.fill(&order.identifier, rank, tensor);
+                    delivered.push(delivery.order);
+                }
+                Err(error) => {
+                    let reason = error.to_string();
+                    self.host.record(Event::NotDelivered { key, rank, reason });
+                }
+            }
+        }
+        self.instance.scheduler_call(|scheduler| scheduler.acknowledge(rank, &delivered));
     }
 
     /// Compares a delivered tensor with what its producer made. What is delivered again has no request that

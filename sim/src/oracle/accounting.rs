@@ -1,4 +1,5 @@
-//! I7: the connector's counters add up, and agree with what the simulator counted from outside.
+//! I7: the connector's counters add up and agree with what the simulator counted from outside, and every
+//! save begun before a wait is in the wait's report.
 
 use super::{Illegal, Oracle, OracleId};
 use crate::event::{Event, Place};
@@ -9,6 +10,10 @@ pub struct Accounting;
 
 impl Oracle for Accounting {
     fn observe(&mut self, place: Place<'_>, event: &Event) -> Result<(), Illegal> {
+        if let Event::NotReported { key, ticket } = event {
+            let message = format!("the report of {} leaves out {key}, ticket {ticket}", place.host);
+            return Err(Illegal::new(OracleId::I7, message));
+        }
         let Event::Counted { own, pairs } = event else {
             return Ok(());
         };
@@ -42,7 +47,8 @@ mod tests {
 
     #[test]
     fn disagreement_is_illegal() {
-        for event in [counted(Ok(()), 2), counted(Err("1 + 1 = 3".into()), 3)] {
+        let left_out = Event::NotReported { key: "k".into(), ticket: "#1".into() };
+        for event in [counted(Ok(()), 2), counted(Err("1 + 1 = 3".into()), 3), left_out] {
             let (_, illegal) = judge(&mut Accounting, [at(1, "e", event)]).unwrap_err();
             assert_eq!(illegal.oracle, OracleId::I7);
         }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     event::{Event, SaveEnd},
-    plan::{Fault, Op},
+    plan::{Direction, Fault, Op},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -109,6 +109,34 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             ensure!(usage.counters.evictions > 20, "evictions: {}", usage.counters.evictions);
             let saved = outcome.stats.saved;
             ensure!(saved >= 40, "saved {saved} of 40");
+            look.all_answered()
+        },
+    },
+    Scenario {
+        name: "f058_the_slowest_rank_holds_the_block",
+        rows: &["F058"],
+        text: "an item stays in place until the last of two ranks has copied it",
+        make: |plan| {
+            let fault = Fault::SlowCopy {
+                host: prefill(),
+                direction: Direction::In,
+                late_ms: 350,
+                count: 1,
+                for_ms: 1_000,
+            };
+            plan.with(|plan| plan.topology.tensor_parallel = 2)
+                .with(|plan| plan.connector.prefill_pool_bytes = BLOCK)
+                .fault(250, fault)
+                .ask(300, &["a"])
+                .ask(300, &["b"])
+        },
+        expect: |outcome| {
+            let look = Look(outcome);
+            let first = |item: &'static str| {
+                look.time(|event| matches!(event, Event::Delivered { key, .. } if key.ends_with(item)))
+            };
+            ensure!(first("a").is_some(), "a was not loaded: {:?}", look.misses("a"));
+            ensure_eq!(look.delivered("a"), 2 * look.hits("a"), "deliveries of a");
             look.all_answered()
         },
     },

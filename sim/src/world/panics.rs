@@ -1,47 +1,72 @@
-//! Panics as facts of a run: the message of the last one on this thread, with its place.
+//! Panics as facts of a run: the message of the first one on this thread, with its place.
 //!
 //! Runs share a process but not a thread, so each thread keeps its own. The hook stays silent for threads
-//! that collect, and passes everything else on.
+//! that collect, and passes everything else on. A panic in a destructor while another one unwinds aborts the
+//! process whatever anybody does; then the hook is the last to act, and hands the plan and the first message
+//! to whoever asked for it, so that even such a run leaves a report.
 
-use std::{cell::RefCell, panic, sync::Once};
+use std::{cell::RefCell, panic, sync::Once, sync::OnceLock};
+
+use crate::plan::Plan;
+
+/// What the standard library says when it is about to abort.
+const ABORTING: [&str; 2] =
+    ["panic in a destructor during cleanup", "panic in a function that cannot unwind"];
+
+/// Called for a run that is about to abort the process, with its plan and the first panic's message.
+pub type LastWords = fn(&Plan, &str);
+
+static LAST_WORDS: OnceLock<LastWords> = OnceLock::new();
 
 thread_local! {
-    static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
-    static COLLECTS: RefCell<bool> = const { RefCell::new(false) };
+    static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
+    static PLAN: RefCell<Option<Plan>> = const { RefCell::new(None) };
 }
 
-/// Collects this thread's panics from now on.
-pub fn collect() {
+/// Has `last_words` called before a run aborts the process. The first call decides.
+pub fn before_abort(last_words: LastWords) {
+    // A second caller's words would come too late anyway.
+    let _ = LAST_WORDS.set(last_words);
+}
+
+/// Collects this thread's panics from now on, for a run of `plan`.
+pub fn collect(plan: &Plan) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let others = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if !COLLECTS.with_borrow(|collects| *collects) {
+            if PLAN.with_borrow(Option::is_none) {
                 return others(info);
             }
             let place = info.location().map(|l| format!("{}:{}", l.file(), l.line()));
             let message = info.payload_as_str().unwrap_or("no message");
             let text = format!("{message} ({})", place.as_deref().unwrap_or("nowhere"));
             // The first panic is the cause; tokio and turmoil panic after it.
-            LAST.with_borrow_mut(|last| last.get_or_insert(text).clone());
+            let first = FIRST.with_borrow_mut(|first| first.get_or_insert(text).clone());
+            if ABORTING.contains(&message)
+                && let Some(last_words) = LAST_WORDS.get()
+            {
+                PLAN.with_borrow(|plan| plan.as_ref().map(|plan| last_words(plan, &first)));
+            }
         }));
     });
-    COLLECTS.set(true);
-    LAST.set(None);
+    PLAN.set(Some(plan.clone()));
+    FIRST.set(None);
 }
 
 /// The first panic since [`collect`].
 pub fn take() -> Option<String> {
-    LAST.take()
+    FIRST.take()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Workload;
 
     #[test]
     fn the_first_panic_is_kept() {
-        collect();
+        collect(&Plan::base("panics", Workload::W1));
         for text in ["first", "second"] {
             assert!(panic::catch_unwind(|| panic!("{text}")).is_err());
         }
