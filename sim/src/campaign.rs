@@ -4,6 +4,7 @@
 //! the order of the jobs.
 
 use std::{
+    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{
         Mutex,
@@ -106,13 +107,13 @@ impl Verdict {
     }
 }
 
-/// Makes all runs on up to `threads` threads; calls `done` after each. Failing plans are written to
-/// `directory`.
+/// Makes all runs on up to `threads` threads; calls `done` after each, which may end the campaign. Failing
+/// plans are written to `directory`.
 pub fn campaign(
     jobs: &[Job],
     threads: usize,
     directory: &Path,
-    done: &(dyn Fn(&Verdict) + Sync),
+    done: &(dyn Fn(&Verdict) -> ControlFlow<()> + Sync),
 ) -> Vec<Verdict> {
     let next = AtomicUsize::new(0);
     let verdicts = Mutex::new(Vec::new());
@@ -124,7 +125,9 @@ pub fn campaign(
                     jobs.get(index).map(|job| (index, job))
                 } {
                     let verdict = judge(job, directory);
-                    done(&verdict);
+                    if done(&verdict).is_break() {
+                        next.store(jobs.len(), Ordering::Relaxed);
+                    }
                     verdicts.lock().expect("no panic while held").push((index, verdict));
                 }
             });

@@ -36,7 +36,7 @@ pub struct RunArgs {
     /// Run the plan that this seed draws, and with --plans those of the following seeds
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
-    /// Number of random plans [default: 100, or 1 with --seed]
+    /// Number of random plans [default: 100 beside all scenarios, 1 with --seed]
     #[arg(long, value_name = "N")]
     pub plans: Option<u64>,
     /// Run this scenario; may be repeated
@@ -45,6 +45,9 @@ pub struct RunArgs {
     /// Run this plan file
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
+    /// Start no more runs after the first violation
+    #[arg(long)]
+    pub fail_fast: bool,
     /// Print the timeline of every run
     #[arg(long)]
     pub trace: bool,

@@ -2,8 +2,10 @@
 
 use std::{
     io::{self, IsTerminal, Write},
+    ops::ControlFlow,
     path::PathBuf,
     process::ExitCode,
+    slice,
     sync::atomic::{AtomicU64, Ordering},
     thread,
 };
@@ -93,6 +95,7 @@ fn run(args: &RunArgs, out: &mut impl Write) -> Result<u8, UsageError> {
         let all = violations.fetch_add(new, Ordering::Relaxed) + new;
         progress.set_message(format!("{all} violations, {}", verdict.label()));
         progress.inc(1);
+        if args.fail_fast && all > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let verdicts = campaign(&jobs, threads(args.jobs), &directory(), &done);
     progress.finish_and_clear();
@@ -129,12 +132,9 @@ fn jobs(args: &RunArgs) -> Result<Vec<Job>, UsageError> {
     }
     if let Some(first) = args.seed {
         jobs.extend(random(first, args.plans.unwrap_or(1)));
-    } else if let Some(plans) = args.plans {
-        jobs.extend(random(0, plans));
-    }
-    if jobs.is_empty() && args.plans.is_none() {
+    } else if jobs.is_empty() {
         jobs.extend(scenario::all().map(job));
-        jobs.extend(random(0, PLANS));
+        jobs.extend(random(0, args.plans.unwrap_or(PLANS)));
     }
     Ok(jobs)
 }
@@ -147,6 +147,10 @@ fn random(first: u64, plans: u64) -> impl Iterator<Item = Job> {
     (0..plans).map(move |n| Job { plan: generate(first.wrapping_add(n)), expect: None })
 }
 
+fn go_on(_: &Verdict) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
 /// Runs one after the other with their timelines.
 fn trace(jobs: &[Job], out: &mut impl Write) -> Result<u8, UsageError> {
     let mut verdicts = Vec::new();
@@ -155,7 +159,7 @@ fn trace(jobs: &[Job], out: &mut impl Write) -> Result<u8, UsageError> {
         for line in outcome.trace.lines() {
             writeln!(out, "{line}")?;
         }
-        verdicts.extend(campaign(std::slice::from_ref(job), 1, &directory(), &|_| {}));
+        verdicts.extend(campaign(slice::from_ref(job), 1, &directory(), &go_on));
     }
     for verdict in &verdicts {
         if let Some(failure) = &verdict.failure {
@@ -173,7 +177,10 @@ fn meta(seed: u64, plans: u64, threads: usize, out: &mut impl Write) -> Result<u
     // An expectation is of no interest here.
     jobs.iter_mut().for_each(|job| job.expect = None);
     let progress = progress(2 * jobs.len() as u64);
-    let done = |_: &Verdict| progress.inc(1);
+    let done = |_: &Verdict| {
+        progress.inc(1);
+        ControlFlow::Continue(())
+    };
     let first = campaign(&jobs, threads, &directory(), &done);
     let second = campaign(&jobs, threads, &directory(), &done);
     progress.finish_and_clear();

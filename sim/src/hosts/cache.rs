@@ -80,6 +80,11 @@ impl EncoderCache {
     /// A request uses its items no more, and their places are wanted: what a preemption does under pressure.
     pub fn preempt(&mut self, request: &str) {
         self.release(request);
+        self.drop_idle();
+    }
+
+    /// Drops every item that nobody uses.
+    pub fn drop_idle(&mut self) {
         for victim in std::mem::take(&mut self.idle) {
             self.entries.remove(&victim);
             self.freed.push(victim);

@@ -106,6 +106,8 @@ async fn visit(
         items: request.items.clone(),
         decode_steps: request.decode_steps,
         preempt: request.preempt,
+        // Verification is about the connector, not about what the engine has kept.
+        fresh: number >= VERIFY_FROM,
     };
     let ms = Duration::from_millis;
     if number < VERIFY_FROM {

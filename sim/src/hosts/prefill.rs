@@ -10,7 +10,7 @@ use std::{
 };
 
 use springtide::{
-    connector::{Availability, LoadTarget, OrderId, StepPlan},
+    connector::{Availability, ItemDecision, LoadTarget, OrderId, StepPlan},
     env::{Clock, Time},
 };
 
@@ -39,7 +39,6 @@ pub async fn run(host: Host) {
         cache: EncoderCache::new(items_max),
         waiting: Vec::new(),
         running: Vec::new(),
-        misses: BTreeMap::new(),
         instance,
         host,
     };
@@ -52,8 +51,6 @@ struct Prefill {
     cache: EncoderCache,
     waiting: Vec<Active>,
     running: Vec<Active>,
-    /// The connector's misses by reason at the last look, to tell what came since.
-    misses: BTreeMap<String, u64>,
 }
 
 /// A request in the engine.
@@ -108,6 +105,12 @@ impl Prefill {
     async fn step(&mut self) {
         let begun = self.host.clock.now();
         self.drop_aborted();
+        if self.waiting.iter().any(|active| active.arrival.job.fresh) {
+            self.cache.drop_idle();
+            // An empty step: the connector learns what has been freed before it is asked.
+            let freed = self.cache.take_freed();
+            self.instance.scheduler_call(|scheduler| scheduler.build_step(&freed));
+        }
         let mut pass = Pass::default();
         let finished = self.schedule_running(&mut pass);
         self.schedule_waiting(&mut pass);
@@ -136,7 +139,7 @@ impl Prefill {
         for mut active in std::mem::take(&mut self.running) {
             if active.arrival.job.preempt && !active.preempted {
                 self.cache.preempt(&active.name);
-                (active.preempted, active.asked) = (true, None);
+                active.preempted = true;
                 self.waiting.insert(0, active);
                 continue;
             }
@@ -165,8 +168,7 @@ impl Prefill {
                 break;
             }
             if self.is_available(&mut active) {
-                let alone = still_waiting.is_empty() && candidates.len() == 0;
-                self.admit(&mut active, &missing, alone, pass);
+                self.admit(&mut active, &missing, pass);
                 self.running.push(active);
             } else {
                 still_waiting.push(active);
@@ -203,31 +205,23 @@ impl Prefill {
     }
 
     /// Schedules a prefill: what is promised is loaded, the rest is encoded.
-    fn admit(&mut self, active: &mut Active, missing: &[Item], alone: bool, pass: &mut Pass) {
+    fn admit(&mut self, active: &mut Active, missing: &[Item], pass: &mut Pass) {
         let request = active.arrival.job.request;
-        let key = |item: &Item| {
-            let key = self.host.world.key(self.instance.model, &item.id);
-            self.host.world.short(key.as_str())
-        };
-        let mut declined = Vec::new();
         for item in missing {
+            let key = self.host.world.key(self.instance.model, &item.id);
+            let key = self.host.world.short(key.as_str());
             let promised = self.instance.scheduler_call(|s| s.has_item(&item.id)) == Some(true);
-            self.cache.allocate(&item.id, &active.name);
-            self.instance.scheduler_call(|s| s.allocated(&active.name, &item.id));
             if promised {
-                self.host.record(Event::Hit { request, key: key(item) });
+                self.host.record(Event::Hit { request, key });
                 pass.loads.insert(item.id.clone(), item.rows);
             } else {
-                declined.push((item.clone(), key(item)));
-            }
-        }
-        if !declined.is_empty() {
-            let reason = self.reason(active, declined.len() as u64, alone);
-            for (item, key) in declined {
-                let (reason, asked) = (reason.clone(), active.asked.unwrap_or(Time::ZERO));
+                let asked = active.asked.unwrap_or(Time::ZERO);
+                let reason = self.reason(&active.name, &item.id);
                 self.host.record(Event::Miss { request, key, reason, asked });
-                pass.encodes.push(item);
+                pass.encodes.push(item.clone());
             }
+            self.cache.allocate(&item.id, &active.name);
+            self.instance.scheduler_call(|s| s.allocated(&active.name, &item.id));
         }
         for item in &active.arrival.job.items {
             self.cache.allocate(&item.id, &active.name);
@@ -236,27 +230,13 @@ impl Prefill {
         active.steps_left = active.steps_left.max(1);
     }
 
-    /// Why the connector declined `declined` items of a request. It counts its reasons over all requests, so
-    /// the answer is certain only when nobody else can have added to the count: else it ends with `?`.
-    fn reason(&mut self, active: &Active, declined: u64, alone: bool) -> String {
-        let before = std::mem::take(&mut self.misses);
-        let counters = self.instance.scheduler_call(|scheduler| scheduler.counters());
-        let Some(counters) = counters else { return "no connector".to_owned() };
-        self.misses = counters.misses;
-        let grown = |(name, count): (&String, &u64)| {
-            let more = count - before.get(name).unwrap_or(&0);
-            (more > 0).then(|| (name.clone(), more))
-        };
-        let news: Vec<(String, u64)> = self.misses.iter().filter_map(grown).collect();
-        match &news[..] {
-            // The connector learns of freed entries at the end of the pass, as in vLLM.
-            _ if active.preempted => "after preemption".to_owned(),
-            [(name, more)] if *more == declined && alone => name.clone(),
-            [] => "decided before".to_owned(),
-            several => {
-                let names: Vec<&str> = several.iter().map(|(name, _)| name.as_str()).collect();
-                format!("{}?", names.join(" or "))
-            }
+    /// Why the connector declined an item of a request.
+    fn reason(&self, request: &str, item: &str) -> String {
+        match self.instance.scheduler_call(|scheduler| scheduler.decision(request, item)) {
+            None => "no connector".to_owned(),
+            Some(Some(ItemDecision::Local(reason))) => reason.to_string(),
+            // After a preemption the connector learns only with the next step what the engine has freed.
+            Some(_) => "not asked for".to_owned(),
         }
     }
 
@@ -355,11 +335,6 @@ impl Prefill {
             let (gone, stay): (Vec<_>, Vec<_>) =
                 std::mem::take(list).into_iter().partition(|active| active.arrival.is_aborted());
             *list = stay;
-            if !gone.is_empty() {
-                // What was counted for those that go is nobody else's reason.
-                let counters = self.instance.scheduler_call(|scheduler| scheduler.counters());
-                self.misses = counters.map(|counters| counters.misses).unwrap_or_default();
-            }
             for active in gone {
                 self.cache.release(&active.name);
                 self.instance.scheduler_call(|s| s.request_finished(&active.name));

@@ -26,6 +26,8 @@ pub struct Job {
     pub decode_steps: u32,
     /// Preempt it once.
     pub preempt: bool,
+    /// Serve it without what the engine's own cache holds for nobody.
+    pub fresh: bool,
 }
 
 impl Job {

@@ -82,12 +82,13 @@ pub(super) const SCENARIOS: &[Scenario] = &[
                 plan.topology.nodes = 1;
                 plan.store.segment_bytes = capacity;
                 plan.store.lease_ttl_ms = 5_000;
+                plan.store.watermark_permille = 1_000;
                 plan.connector.attempts_max = 4;
                 plan.connector.retry_pause_ms = 10;
             })
-            .fault(300, Fault::FillStore { object_bytes: 65_536, objects: 40, for_ms: 1_500 })
-            .ask(1_000, &["a", "b"])
-            .ask(2_600, &["c"])
+            .fault(300, Fault::FillStore { object_bytes: 65_536, objects: 33, for_ms: 2_000 })
+            .ask(1_500, &["a", "b"])
+            .ask(2_800, &["c"])
         },
         expect: |outcome| {
             let look = Look(outcome);
