@@ -192,7 +192,8 @@ fn history(lines: &[String], violation: &Violation) -> Vec<String> {
 fn write_plan(plan: &Plan, directory: &Path) -> Option<PathBuf> {
     let name = format!("{}-{}.json", plan.name.replace(' ', "-"), plan.seed);
     let path = directory.join(name);
-    let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, plan.to_json()));
+    let written =
+        std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, plan.to_json()));
     written.ok().map(|()| path)
 }
 

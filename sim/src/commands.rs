@@ -45,7 +45,9 @@ pub enum UsageError {
     #[error("--plan: {0}")]
     Plan(#[from] PlanError),
     /// Runs would not be deterministic.
-    #[error("expected a build with `--cfg tokio_unstable` (.cargo/config.toml sets it), got one without")]
+    #[error(
+        "expected a build with `--cfg tokio_unstable` (.cargo/config.toml sets it), got one without"
+    )]
     Build,
     /// The output could not be written.
     #[error("output: {0}")]
@@ -65,7 +67,8 @@ pub fn execute(cli: Cli) -> ExitCode {
     };
     ExitCode::from(code.unwrap_or_else(|error| {
         // A reader that has seen enough is no mistake.
-        if !matches!(&error, UsageError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+        if !matches!(&error, UsageError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+        {
             eprintln!("error: {error}");
         }
         USAGE
@@ -79,7 +82,8 @@ fn threads(jobs: Option<u64>) -> usize {
 
 /// Where plans of failures go.
 fn directory() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     target.join("sim")
 }
 

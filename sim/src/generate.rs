@@ -125,9 +125,8 @@ fn traffic(stream: &mut Stream, workload: Workload, plan: &mut Plan) {
 }
 
 fn faults(stream: &mut Stream, plan: &mut Plan) {
-    let allowed = |kind: &&FaultKind| {
-        plan.connector.payload_checksum || SAFE_WITHOUT_CHECKSUM.contains(kind)
-    };
+    let allowed =
+        |kind: &&FaultKind| plan.connector.payload_checksum || SAFE_WITHOUT_CHECKSUM.contains(kind);
     let mut kinds: Vec<FaultKind> = FaultKind::ALL.iter().filter(allowed).copied().collect();
     stream.shuffle(&mut kinds);
     kinds.truncate(stream.between(1, 6) as usize);

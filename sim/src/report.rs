@@ -73,7 +73,14 @@ pub fn table(verdicts: &[Verdict]) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);
     table.set_header([
-        "scenario", "plans", "simulated", "faults", "saved", "loaded", "missed", "verdict",
+        "scenario",
+        "plans",
+        "simulated",
+        "faults",
+        "saved",
+        "loaded",
+        "missed",
+        "verdict",
     ]);
     let mut groups: Vec<(&str, Vec<&Verdict>)> = Vec::new();
     for verdict in verdicts {

@@ -85,9 +85,9 @@ fn start(host: &Host, number: u32, request: Request) {
 async fn serve(host: Host, number: u32, request: Request) {
     let visits = [format!("encoder{}", request.encoder), format!("prefill{}", request.prefill)];
     host.record(Event::RequestSent { request: number, visits: visits.clone() });
-    let patience = request.abort_after_ms.map_or(Time::NEVER, |ms| {
-        host.clock.now() + Duration::from_millis(ms)
-    });
+    let patience = request
+        .abort_after_ms
+        .map_or(Time::NEVER, |ms| host.clock.now() + Duration::from_millis(ms));
     let served = host.clock.timeout_at(patience, visit(&host, number, &request, &visits)).await;
     let end = served.unwrap_or(RequestEnd::Aborted);
     host.record(Event::RequestEnded { request: number, end });
@@ -121,9 +121,11 @@ async fn visit(
             encoded.await;
         }
     }
-    attempts(host, engine.attempts_max, |n| ask(host, prefill, &job(n), ms(engine.prefill_timeout_ms)))
-        .await
-        .map_or_else(RequestEnd::Failed, |()| RequestEnd::Done)
+    attempts(host, engine.attempts_max, |n| {
+        ask(host, prefill, &job(n), ms(engine.prefill_timeout_ms))
+    })
+    .await
+    .map_or_else(RequestEnd::Failed, |()| RequestEnd::Done)
 }
 
 /// Has an encoder encode, for at most `limit` in all: without its answer prefill encodes for itself, so the

@@ -32,7 +32,8 @@ pub async fn run(host: Host) {
     host.process.spawn(Box::pin(accept(host.clone(), queue.clone())));
     let instance = Instance::start(&host).await;
     let items_max = host.world.plan.engine.cache_items_max as usize;
-    let engine = Encoder { cache: EncoderCache::new(items_max), busy_until: Time::ZERO, instance, host };
+    let engine =
+        Encoder { cache: EncoderCache::new(items_max), busy_until: Time::ZERO, instance, host };
     engine.run(queue).await;
 }
 

@@ -258,7 +258,8 @@ impl Prefill {
                     free: SimEvent(now),
                 })
                 .collect();
-            let tensors: Vec<SimTensor> = targets.iter().map(|target| target.tensor.clone()).collect();
+            let tensors: Vec<SimTensor> =
+                targets.iter().map(|target| target.tensor.clone()).collect();
             let deliveries = worker.load(targets).await;
             let mut delivered = Vec::new();
             for ((order, tensor), delivery) in plan.orders.iter().zip(tensors).zip(deliveries) {

@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use springtide::env::Time;
 use fake_store::{
     Client, ClientConfig, Knobs, Master, Spawner,
     client::{Closing, Protocol},
@@ -15,6 +14,7 @@ use fake_store::{
     service::{MasterService, NodeConfig, Pacing},
     transport::{NetConfig, NetTransport},
 };
+use springtide::env::Time;
 
 use crate::{
     plan::Plan,
@@ -111,15 +111,8 @@ pub async fn master(host: Host) {
         ..Knobs::default()
     };
     let (faults, spawner) = (host.world.faults.clone(), spawner(&host));
-    let server = MasterServer::start(
-        &host.network,
-        host.clock,
-        &spawner,
-        faults,
-        MASTER,
-        knobs,
-        plan.seed,
-    );
+    let server =
+        MasterServer::start(&host.network, host.clock, &spawner, faults, MASTER, knobs, plan.seed);
     let server = server.await.expect("a checked plan has valid knobs, and the port is free");
     host.world.master.started(server.service);
 }
@@ -140,8 +133,7 @@ pub async fn node(host: Host) {
         master: MASTER.to_owned(),
         ping_timeout: ms(plan.store.rpc_timeout_ms),
     };
-    let config =
-        NodeConfig { pacing: pacing(), transfer_limit: ms(plan.store.transfer_limit_ms) };
+    let config = NodeConfig { pacing: pacing(), transfer_limit: ms(plan.store.transfer_limit_ms) };
     let (faults, spawner) = (host.world.faults.clone(), spawner(&host));
     let server = NodeServer::start(&host.network, host.clock, &spawner, faults, spec, config);
     server.await.expect("the port is free");

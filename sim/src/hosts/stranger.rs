@@ -80,9 +80,15 @@ pub async fn run(host: Host) {
     }
 }
 
-async fn fill(host: &Host, client: &StoreClient, number: u32, bytes: u64, objects: u32, until: Time) {
-    let keys: Vec<Key> =
-        (0..objects).map(|n| Key::new(format!("stranger/{number}/{n}"))).collect();
+async fn fill(
+    host: &Host,
+    client: &StoreClient,
+    number: u32,
+    bytes: u64,
+    objects: u32,
+    until: Time,
+) {
+    let keys: Vec<Key> = (0..objects).map(|n| Key::new(format!("stranger/{number}/{n}"))).collect();
     for key in &keys {
         put(client, key.clone(), bytes).await;
         client.exists(vec![key.clone()]).await;

@@ -27,10 +27,9 @@ impl Oracle for Conservation {
             }
             Event::AtRest { usage, abandoned } => {
                 let operating = if *abandoned == 0 { usage.in_flight + usage.filling } else { 0 };
-                for (what, bytes) in [
-                    ("pinned", usage.pinned),
-                    ("reserved, being filled or in flight", operating),
-                ] {
+                for (what, bytes) in
+                    [("pinned", usage.pinned), ("reserved, being filled or in flight", operating)]
+                {
                     if bytes > 0 {
                         let message = format!("{bytes} bytes of {} are {what} at rest", place.host);
                         return Err(Illegal::new(OracleId::I4, message));

@@ -31,9 +31,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
         expect: |outcome| {
             let look = Look(outcome);
-            let told = |event: &Event| {
-                matches!(event, Event::Degraded { reason } if reason.contains("INTERNAL_ERROR (-1)"))
-            };
+            let told = |event: &Event| matches!(event, Event::Degraded { reason } if reason.contains("INTERNAL_ERROR (-1)"));
             ensure_eq!(look.count(told), 1, "starts that failed with their code");
             let put = |event: &Event| matches!(event, Event::TransferBegan { put: true, .. });
             ensure_eq!(look.count(put), 0, "puts");

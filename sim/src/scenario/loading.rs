@@ -141,9 +141,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         name: "f037_a_preempted_request_gets_its_items_again",
         rows: &["F037"],
         text: "a request that loses its cache entries to a preemption is served all the same",
-        make: |plan| {
-            plan.ask(300, &["a", "b"]).but(|r| (r.preempt, r.decode_steps) = (true, 3))
-        },
+        make: |plan| plan.ask(300, &["a", "b"]).but(|r| (r.preempt, r.decode_steps) = (true, 3)),
         expect: |outcome| {
             let look = Look(outcome);
             ensure!(look.hits("a") >= 1 && look.hits("b") >= 1, "a and b were not loaded");
@@ -154,9 +152,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         name: "f062_a_load_that_is_never_answered",
         rows: &["F062", "F063"],
         text: "lost replies end in a local encode by the load's deadline",
-        make: |plan| {
-            plan.fault(300, lost_replies(Op::Query)).ask(310, &["a"])
-        },
+        make: |plan| plan.fault(300, lost_replies(Op::Query)).ask(310, &["a"]),
         expect: |outcome| {
             let look = Look(outcome);
             ensure_eq!(look.misses("a").first(), Some(&"deadline"), "misses of a");

@@ -79,7 +79,9 @@ impl<'a> Look<'a> {
     pub fn requests(&self) -> BTreeMap<u32, &'a RequestEnd> {
         self.all()
             .filter_map(|event| match event {
-                Event::RequestEnded { request, end } if *request < crate::hosts::client::VERIFY_FROM => {
+                Event::RequestEnded { request, end }
+                    if *request < crate::hosts::client::VERIFY_FROM =>
+                {
                     Some((*request, end))
                 }
                 _ => None,

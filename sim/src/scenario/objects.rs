@@ -95,7 +95,11 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             ensure_eq!(look.misses("a").first(), Some(&"rejected checksum"), "misses of a");
             ensure_eq!(look.loading("prefill0")?.removed, 1, "objects that were removed");
             ensure_eq!(look.stored("a"), 2, "objects of a over time");
-            ensure!(look.hits("a") >= 1, "the second object was not loaded: {:?}", look.misses("a"));
+            ensure!(
+                look.hits("a") >= 1,
+                "the second object was not loaded: {:?}",
+                look.misses("a")
+            );
             look.all_answered()
         },
     },

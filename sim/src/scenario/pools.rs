@@ -56,9 +56,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         expect: |outcome| {
             let look = Look(outcome);
             for item in ["a", "b", "c"] {
-                let hit = look.time(|event| {
-                    matches!(event, Event::Hit { key, .. } if key.ends_with(item))
-                });
+                let hit = look
+                    .time(|event| matches!(event, Event::Hit { key, .. } if key.ends_with(item)));
                 ensure!(hit.is_some(), "{item} was not loaded: {:?}", look.misses(item));
             }
             look.all_answered()

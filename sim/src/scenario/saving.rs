@@ -123,7 +123,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         rows: &["F017", "F132"],
         text: "a save that is issued before its kernel has finished copies what the kernel writes",
         make: |plan| {
-            let fault = Fault::LateKernel { host: encoder(), late_ms: 300, count: 1, for_ms: 1_000 };
+            let fault =
+                Fault::LateKernel { host: encoder(), late_ms: 300, count: 1, for_ms: 1_000 };
             plan.fault(300, fault).ask(310, &["a"])
         },
         expect: |outcome| {

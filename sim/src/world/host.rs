@@ -7,13 +7,13 @@ use std::{
     time::Duration,
 };
 
-use springtide::{
-    connector::{Namespace, NamespaceParts},
-    env::{Clock, Env, Task, TensorSpec},
-};
 use fake_store::{
     faults::Faults,
     master::{EventKind, RemovedBy, SegmentEnd},
+};
+use springtide::{
+    connector::{Namespace, NamespaceParts},
+    env::{Clock, Env, Task, TensorSpec},
 };
 
 use super::{

@@ -2,21 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use springtide::{
-    env::Time,
-    pool::{AllocError, Contiguity, Lease},
-};
 use fake_store::{
     faults::{Action, Point, Rule, RuleId, When},
     protocol::{Call, ClientId, Code, Request},
 };
-
-use super::{
-    desk::Ambush,
-    host::World,
-    process::Process,
-    sim::Processes,
+use springtide::{
+    env::Time,
+    pool::{AllocError, Contiguity, Lease},
 };
+
+use super::{desk::Ambush, host::World, process::Process, sim::Processes};
 use crate::{
     event::Event,
     hosts::{store::client_id, stranger::Errand},
@@ -287,7 +282,10 @@ impl Injector {
             .into_iter()
             .map(|client| {
                 let rule = rule.clone().for_client(client);
-                self.world.faults.add(rule).expect("a checked plan makes rules that can be executed")
+                self.world
+                    .faults
+                    .add(rule)
+                    .expect("a checked plan makes rules that can be executed")
             })
             .collect()
     }

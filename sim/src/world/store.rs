@@ -57,10 +57,7 @@ impl<S: Store> SimStore<S> {
     }
 
     /// Runs a call in a task of its own, so that it is watched to its end whatever its caller does.
-    async fn watch<T: Send + 'static>(
-        &self,
-        call: impl Future<Output = T> + Send + 'static,
-    ) -> T {
+    async fn watch<T: Send + 'static>(&self, call: impl Future<Output = T> + Send + 'static) -> T {
         let (done, result) = oneshot::channel();
         self.host.process.spawn(Box::pin(async move {
             // Whoever waited may have let go; what the call gives back goes where it belongs.
@@ -147,10 +144,8 @@ impl<S: Store> Store for SimStore<S> {
         add(&self.tally.gets, items.len() as u64);
         let (inner, host) = (self.inner.clone(), self.host.clone());
         self.watch(async move {
-            let lent: Vec<Lent> = items
-                .iter()
-                .map(|item| Lent::begin(&host, &item.key, &item.dest, false))
-                .collect();
+            let lent: Vec<Lent> =
+                items.iter().map(|item| Lent::begin(&host, &item.key, &item.dest, false)).collect();
             let outcomes = inner.get(items).await;
             lent.into_iter().zip(&outcomes).for_each(|(lent, outcome)| lent.end(&host, outcome));
             outcomes
