@@ -5,12 +5,18 @@
 //! stop-the-world of any length loses no wake-up. A process that is killed is marked dead *before* turmoil
 //! drops its futures: destructors run there, as they would not in a real crash, and the injected world
 //! refuses whatever they try. Tasks of hardware (a copy engine) go on through a pause and end with the host.
+//!
+//! A runtime drops its tasks in an order that depends on their numbers, which count over all runtimes of the
+//! operating system's process. So that connections end in the same order in every run, the futures are kept
+//! here and dropped in the order in which they were spawned.
 
 use std::{
+    collections::BTreeMap,
+    fmt,
     future::Future,
     pin::Pin,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -29,6 +35,20 @@ struct Inner {
     dead: AtomicBool,
     paused: AtomicBool,
     parked: Mutex<Vec<Waker>>,
+    tasks: Mutex<Tasks>,
+}
+
+/// The futures of a process's tasks, by the order of their spawning; one that is being polled is absent.
+#[derive(Default)]
+struct Tasks {
+    next: u64,
+    futures: BTreeMap<u64, Task>,
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.futures.keys()).finish()
+    }
 }
 
 impl Process {
@@ -40,6 +60,7 @@ impl Process {
             dead: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             parked: Mutex::new(Vec::new()),
+            tasks: Mutex::default(),
         }))
     }
 
@@ -82,12 +103,67 @@ impl Process {
 
     /// Runs a task of this process on the current host.
     pub fn spawn(&self, task: Task) {
-        spawn_on_host(self.wrap(task));
+        spawn_on_host(self.wrap(self.keep(task)));
     }
 
     /// Runs a task of the host's hardware, which a pause of the process does not stop.
     pub fn spawn_hardware(&self, task: Task) {
-        spawn_on_host(task);
+        spawn_on_host(self.keep(task));
+    }
+
+    fn keep(&self, task: Task) -> Kept {
+        let mut tasks = self.tasks();
+        let number = tasks.next;
+        tasks.next += 1;
+        tasks.futures.insert(number, task);
+        Kept { process: self.clone(), number }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.0.tasks.lock().expect("no panic while held")
+    }
+
+    /// Drops what is left of a dead process, in order.
+    fn bury(&self) {
+        while let Some((_, task)) = {
+            let first = self.tasks().futures.pop_first();
+            first
+        } {
+            drop(task);
+        }
+    }
+}
+
+/// The runtime's side of a task: its future is kept by the process.
+#[derive(Debug)]
+struct Kept {
+    process: Process,
+    number: u64,
+}
+
+impl Future for Kept {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(mut task) = self.process.tasks().futures.remove(&self.number) else {
+            return Poll::Ready(());
+        };
+        let polled = task.as_mut().poll(cx);
+        if polled.is_pending() {
+            self.process.tasks().futures.insert(self.number, task);
+        }
+        polled
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.process.is_dead() {
+            self.process.bury();
+        } else {
+            let task = self.process.tasks().futures.remove(&self.number);
+            drop(task);
+        }
     }
 }
 
@@ -147,6 +223,34 @@ mod tests {
         process.resume();
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
         assert_eq!(task.as_mut().poll(&mut cx), Poll::Ready(7));
+    }
+
+    #[test]
+    fn a_dead_process_drops_its_futures_in_the_order_of_their_spawning() {
+        struct Noting(u32, Arc<Mutex<Vec<u32>>>);
+        impl Drop for Noting {
+            fn drop(&mut self) {
+                self.1.lock().unwrap().push(self.0);
+            }
+        }
+        let (process, dropped) = (Process::new("host", 0), Arc::new(Mutex::new(Vec::new())));
+        let mut tasks: Vec<Kept> = (0..4)
+            .map(|n| {
+                let noting = Noting(n, Arc::clone(&dropped));
+                process.keep(Box::pin(async move {
+                    let _noting = noting;
+                    std::future::pending().await
+                }))
+            })
+            .collect();
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut tasks[2]).poll(&mut cx).is_pending());
+        drop(tasks.remove(1));
+        assert_eq!(*dropped.lock().unwrap(), [1], "alive: only its own");
+        process.kill();
+        tasks.reverse();
+        drop(tasks);
+        assert_eq!(*dropped.lock().unwrap(), [1, 0, 2, 3]);
     }
 
     #[test]

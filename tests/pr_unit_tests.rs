@@ -5,6 +5,7 @@
 //! removal by pattern) and asserts the right outcome where the original had a fault. The faults are those of
 //! its public review; a comment names each.
 
+#[path = "../fake_store/tests/common/mod.rs"]
 mod common;
 
 use fake_store::{
