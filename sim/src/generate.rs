@@ -225,12 +225,16 @@ impl Draw<'_> {
         match kind {
             FaultKind::Messages => {
                 let by_ms = self.stream.between(5, 400);
-                let fate = *self.stream.pick(&[
-                    MessageFate::LoseRequest,
-                    MessageFate::LoseReply,
-                    MessageFate::Delay { by_ms },
-                    MessageFate::DelayReply { by_ms },
-                ]);
+                let transfer = matches!(op, Op::PutTransfer | Op::GetTransfer);
+                let fate = *self.stream.pick(
+                    &[
+                        MessageFate::LoseRequest,
+                        MessageFate::LoseReply,
+                        MessageFate::Delay { by_ms },
+                        MessageFate::DelayReply { by_ms },
+                        MessageFate::Duplicate { after_ms: by_ms },
+                    ][..if transfer { 4 } else { 5 }],
+                );
                 Fault::Messages { host, op, fate, item: None, count, for_ms }
             }
             FaultKind::StoreCode => {

@@ -18,7 +18,7 @@ use springtide::env::Time;
 
 use crate::{
     plan::Plan,
-    world::{clock::SimClock, host::Host, network::SimNetwork},
+    world::{clock::SimClock, host::Host, transport::SimTransport},
 };
 
 /// The master's address.
@@ -31,7 +31,7 @@ const BYTES_PER_SEC: u64 = 1_000_000_000 / crate::workload::SCALE;
 const CHUNK_BYTES: usize = 16 << 10;
 
 /// A store client in the simulation.
-pub type StoreClient = Client<NetTransport<SimNetwork, SimClock>, SimClock>;
+pub type StoreClient = Client<SimTransport, SimClock>;
 
 /// The master's state, for whoever judges it. Outlives the master's process.
 #[derive(Clone, Debug, Default)]
@@ -155,6 +155,7 @@ pub fn client(host: &Host, part: u32) -> StoreClient {
         ..NetConfig::default()
     };
     let transport = NetTransport::new(host.network.clone(), host.clock, net, Vec::new());
+    let transport = SimTransport::new(transport, host.process.clone(), host.world.desk.clone());
     // The stranger registers nothing; a connector that forgot to would fail.
     let protocol = if name == "client" { Protocol::Tcp } else { Protocol::Rdma };
     let config = ClientConfig {

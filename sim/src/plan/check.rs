@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 use springtide::env::ErrorCode;
 
-use super::{Fault, Op, Plan, PlanError, Request, Scheduled};
+use super::{Fault, MessageFate, Op, Plan, PlanError, Request, Scheduled};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -214,6 +214,9 @@ impl Plan {
             Fault::Disconnect { op: Op::Register, .. }
             | Fault::Messages { op: Op::Register, .. } => {
                 Err(wrong(&field("op"), "a call that sends something", "register"))
+            }
+            Fault::Messages { op, fate: MessageFate::Duplicate { .. }, .. } if transfer(op) => {
+                Err(wrong(&field("op"), "a call to the master", format!("{op:?}")))
             }
             Fault::HogPool { permille, .. } => range(&field("permille"), *permille, 1, 1_000),
             Fault::FillStore { object_bytes, objects, .. } => {

@@ -79,6 +79,11 @@ pub enum MessageFate {
         /// How late.
         by_ms: u64,
     },
+    /// The request arrives again, after it has been answered.
+    Duplicate {
+        /// How long after.
+        after_ms: u64,
+    },
 }
 
 /// A store error code by Mooncake's number.
@@ -140,7 +145,7 @@ pub enum Fault {
         /// How long.
         for_ms: u64,
     },
-    /// Messages of a store client are lost or late.
+    /// Messages of a store client are lost, late or doubled.
     Messages {
         /// The client's host.
         host: String,
@@ -382,7 +387,7 @@ fault_kinds! {
     PartitionOneway "partition_oneway" "messages from one host to another vanish, the way back works";
     Hold "hold" "messages between two hosts are kept and arrive at the end";
     Slow "slow" "messages between two hosts take longer";
-    Messages "messages" "messages of a store client are lost or late";
+    Messages "messages" "messages of a store client are lost, late or doubled";
     StoreCode "store_code" "store calls fail with a code, before or after their effect";
     Stall "stall" "store calls do not move for a while";
     Disconnect "disconnect" "connections of store calls end without an answer, before or after their effect";

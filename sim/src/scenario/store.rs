@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     event::{Event, SaveEnd},
-    plan::{Fault, Op},
+    plan::{Fault, MessageFate, Op},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -44,6 +44,43 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             ensure!(ends.last().is_some_and(|end| end.is_saved()), "the save after it: {ends:?}");
             ensure!(look.saving("encoder1")?.invisible >= 1, "no put was seen to store nothing");
             ensure_eq!(look.stored("a"), 1, "objects of a");
+            look.all_answered()
+        },
+    },
+    Scenario {
+        name: "f081_a_start_that_arrives_again",
+        rows: &["F081"],
+        text: "a duplicate of a put's start leaves the key half written; saves get through in the end",
+        make: |plan| {
+            let fault = Fault::Messages {
+                host: encoder(),
+                op: Op::PutStart,
+                fate: MessageFate::Duplicate { after_ms: 300 },
+                item: Some("a".into()),
+                count: 1,
+                for_ms: 1_000,
+            };
+            plan.with(|plan| {
+                plan.topology.prefills = 2;
+                plan.store.put_discard_ms = 800;
+                plan.engine.wait_ms = 300;
+            })
+            .fault(300, fault)
+            .ask_at(310, &["a"], 0, 0)
+            .fault(500, Fault::Remove { item: "a".into() })
+            .ask_at(700, &["a"], 0, 1)
+            .ask_at(2_500, &["a"], 0, 1)
+        },
+        expect: |outcome| {
+            let look = Look(outcome);
+            let ends = look.saves("encoder0", "a");
+            ensure_eq!(
+                ends.get(1),
+                Some(&&SaveEnd::TimedOut),
+                "the save over the half-written key"
+            );
+            ensure!(ends.last().is_some_and(|end| end.is_saved()), "the last save: {ends:?}");
+            ensure!(look.saving("encoder0")?.invisible >= 1, "no put was seen to store nothing");
             look.all_answered()
         },
     },

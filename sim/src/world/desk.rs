@@ -1,16 +1,17 @@
 //! Faults that lie in wait for operations.
 //!
-//! The injector lays an [`Ambush`] on the desk; the device asks the desk at each operation whether one is
-//! meant for it. An ambush hits a number of operations and is withdrawn at its end, used up or not.
+//! The injector lays an [`Ambush`] on the desk; device and transport ask the desk at each operation whether
+//! one is meant for it. An ambush hits a number of operations and is withdrawn at its end, used up or not.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use fake_store::faults::Point;
 use springtide::env::Time;
 
 use crate::plan::Direction;
 
-/// A fault of the device that waits for an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A fault that waits for an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ambush {
     /// A copy from the device fails.
     FailCopy,
@@ -18,6 +19,15 @@ pub enum Ambush {
     SlowCopy(Direction, u64),
     /// A kernel finishes later by this many milliseconds.
     LateKernel(u64),
+    /// A call to the store's master arrives twice.
+    Duplicate {
+        /// Which call.
+        point: Point,
+        /// Only if it names this item.
+        item: Option<String>,
+        /// How long after its answer it arrives again.
+        after_ms: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -46,12 +56,12 @@ impl Desk {
     }
 
     /// The first thing that `pick` sees in an ambush for `host`, which counts as a hit.
-    pub fn hit<T>(&self, host: &str, now: Time, pick: impl Fn(Ambush) -> Option<T>) -> Option<T> {
+    pub fn hit<T>(&self, host: &str, now: Time, pick: impl Fn(&Ambush) -> Option<T>) -> Option<T> {
         let mut inner = self.lock();
         inner.laid.retain(|laid| laid.left > 0 && laid.until > now);
         let mut found = None;
         for laid in inner.laid.iter_mut().filter(|laid| laid.host == host) {
-            if let Some(picked) = pick(laid.ambush) {
+            if let Some(picked) = pick(&laid.ambush) {
                 laid.left -= 1;
                 found = Some(picked);
                 break;
@@ -76,8 +86,8 @@ mod tests {
     use super::*;
     use crate::oracle::testing::time;
 
-    fn fails(ambush: Ambush) -> Option<()> {
-        (ambush == Ambush::FailCopy).then_some(())
+    fn fails(ambush: &Ambush) -> Option<()> {
+        (*ambush == Ambush::FailCopy).then_some(())
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl SimDevice {
     /// Launches the kernels that make a tensor, to finish after `duration`; returns when they really do.
     pub fn launch(&self, now: Time, duration: Duration) -> Time {
         let late = self.desk.hit(self.process.host(), now, |ambush| match ambush {
-            Ambush::LateKernel(ms) => Some(Duration::from_millis(ms)),
+            Ambush::LateKernel(ms) => Some(Duration::from_millis(*ms)),
             _ => None,
         });
         now + duration + late.unwrap_or_default()
@@ -105,7 +105,7 @@ impl SimDevice {
     fn copied_at(&self, direction: Direction, start: Time, bytes: u64) -> Time {
         let now = SimClock.now();
         let slow = self.desk.hit(self.process.host(), now, |ambush| match ambush {
-            Ambush::SlowCopy(which, ms) if which == direction => Some(Duration::from_millis(ms)),
+            Ambush::SlowCopy(which, ms) if *which == direction => Some(Duration::from_millis(*ms)),
             _ => None,
         });
         let duration = Duration::from_micros(bytes.div_ceil(COPY_BYTES_PER_US));

@@ -115,6 +115,18 @@ impl Injector {
             Fault::LateKernel { host, late_ms, count, .. } => {
                 self.lay(host, Ambush::LateKernel(*late_ms), *count, until)
             }
+            Fault::Messages {
+                host,
+                op,
+                fate: MessageFate::Duplicate { after_ms },
+                item,
+                count,
+                ..
+            } => {
+                let (item, after_ms) = (item.as_ref().map(|item| format!("/{item}")), *after_ms);
+                let ambush = Ambush::Duplicate { point: point(*op), item, after_ms };
+                self.lay(host, ambush, *count, until)
+            }
             Fault::FillStore { object_bytes, objects, .. } => {
                 let errand = Errand::Fill { bytes: *object_bytes, objects: *objects, until };
                 self.world.stranger.send(errand);
@@ -238,6 +250,7 @@ impl Injector {
                     MessageFate::LoseReply => (Action::DropReply, When::After),
                     MessageFate::Delay { by_ms } => (Action::Delay(ms(*by_ms)), When::Before),
                     MessageFate::DelayReply { by_ms } => (Action::Delay(ms(*by_ms)), When::After),
+                    MessageFate::Duplicate { .. } => unreachable!("laid on the desk"),
                 };
                 (host, *op, *count, action, when)
             }

@@ -3,7 +3,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`clock`], [`network`], [`device`], [`store`] | the injected world of a simulated process |
+//! | [`clock`], [`network`], [`device`], [`store`], [`transport`] | the injected world of a simulated process |
 //! | [`process`], [`host`] | one life of a host's software, and what it has at hand |
 //! | [`sim`] | the one place that makes a turmoil simulation |
 //! | [`injector`], [`desk`] | faults by plan |
@@ -22,3 +22,4 @@ pub mod process;
 pub mod run;
 pub mod sim;
 pub mod store;
+pub mod transport;

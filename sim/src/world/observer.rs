@@ -44,6 +44,15 @@ impl Observer {
         self.look_at_pools(now, true);
     }
 
+    /// Reports the limits of the configuration, kept or not.
+    pub fn look_at_bounds(&self, now: Time) {
+        for (host, instance) in self.world.instances().iter() {
+            for bound in self.bounds(instance) {
+                self.world.recorder.record(now, host, bound);
+            }
+        }
+    }
+
     /// Reports what must not be there when everything has come to rest.
     pub fn at_rest(&self, now: Time) {
         for (host, instance) in self.world.instances().iter() {
@@ -72,25 +81,23 @@ impl Observer {
                     self.world.recorder.record(now, host, Event::PoolSeen { usage, verified });
                 }
             }
-            for bound in self.bounds(instance, closely) {
+            let exceeded =
+                |bound: &Event| matches!(bound, Event::Bound { limit, seen, .. } if seen > limit);
+            for bound in self.bounds(instance).into_iter().filter(exceeded) {
                 self.world.recorder.record(now, host, bound);
             }
         }
     }
 
-    /// Limits of the configuration; all of them, or only those that are exceeded.
-    fn bounds(&self, instance: &Registered, all: bool) -> Vec<Event> {
+    /// Limits of the configuration with what is seen of them now.
+    fn bounds(&self, instance: &Registered) -> Vec<Event> {
         let plan = &self.world.plan;
         let rows = plan.items().values().copied().max().unwrap_or(0);
         let largest = self.world.spec(rows).bytes() + UNIT_HEADER;
         // A single item above the limit goes alone.
         let in_flight = plan.connector.in_flight_bytes_max.max(largest);
         let mut bounds = Vec::new();
-        let mut bound = |what, limit, seen| {
-            if all || seen > limit {
-                bounds.push(Event::Bound { what, limit, seen });
-            }
-        };
+        let mut bound = |what, limit, seen| bounds.push(Event::Bound { what, limit, seen });
         if let Some(worker) = instance.workers.first() {
             let tickets = worker.counters().open;
             bound("bytes in running puts", in_flight, worker.in_flight_bytes());

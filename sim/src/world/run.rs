@@ -140,6 +140,7 @@ fn enter(name: &'static str, now: Time, world: &World, observer: &mut Observer) 
     world.recorder.record(now, "world", Event::Phase(name));
     if name == SETTLED || name == OVER {
         observer.at_rest(now);
+        observer.look_at_bounds(now);
     }
     match name {
         "heal" => world.faults.heal(),
