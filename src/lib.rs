@@ -8,8 +8,10 @@
 //! | [`pool`] | the buddy pool of registered memory, its leases and eviction | nothing |
 //! | [`sync`] | the synchronisation primitives, switchable | nothing |
 //! | [`connector`] | saving, waiting, looking up, loading | [`env`], [`pool`] |
+//! | [`backend`] | production implementations of the store | [`env`] |
 //! | [`runtime`] | production implementations of the injected world | [`env`] |
 
+pub mod backend;
 pub mod connector;
 pub mod env;
 pub mod pool;
