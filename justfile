@@ -43,6 +43,6 @@ snapshots *ARGS:
 fmt:
     cargo fmt --all
 
-# Build the documentation of all crates and say where it is
+# Build the documentation of all crates, private items too, and say where it is
 doc:
-    cargo doc --workspace --no-deps
+    cargo doc --workspace --no-deps --document-private-items

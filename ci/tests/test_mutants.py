@@ -165,6 +165,13 @@ class CopyTest(unittest.TestCase):
             self.assertEqual((root / "src/edited").read_text(), "edited", "the original is untouched")
 
 
+    def test_the_copy_has_a_version_of_its_own(self):
+        manifest = '[workspace.package]\nversion = "0.1.0"\n\n[dependencies]\nx = { version = "1" }\n'
+        self.assertEqual(mutants.renamed(manifest), manifest.replace('"0.1.0"', '"0.1.0+mutants"'))
+        with self.assertRaises(mutants.MutantError):
+            mutants.renamed("[workspace]\n")
+
+
 class VerdictTest(unittest.TestCase):
     def verdict(self, code, report, of=mutant()):
         return mutants.judge(of, code, json.dumps(report), 0.0).verdict

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{extents::MAX_EXTENTS, region::RegionError};
+use super::{extents::MAX_EXTENTS, region_file::RegionError};
 
 /// Bytes that every unit holds on top of its payload: room for one object header in a block of any order.
 pub const UNIT_HEADER: u64 = 64;

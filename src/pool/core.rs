@@ -1,21 +1,19 @@
 //! The shared heart of a pool: every transition of an allocation, and the lock they take.
 //!
 //! One mutex guards the buddy tree, the eviction order, the ledger and the poison map. Pinning and
-//! unpinning do not take it; they race with the locked transitions on the state word alone. The order of an
-//! ending is always the same: the state word (nobody can pin any more), the generation that mappers see, the
-//! poison, the buddy tree (others can allocate).
+//! unpinning do not take it; they race with the locked transitions on the state word alone.
 
 use std::collections::BTreeSet;
 
 use super::{
     buddy::{Block, Buddy},
-    config::{AllocError, Contiguity, PoolConfig, PoolError},
-    eviction::{AccessLog, Evictor, Search, Victim},
-    extents::{self, Blocks},
+    config::{PoolConfig, PoolError},
+    eviction::{AccessLog, Evictor},
     handle::{Extents, Handle, StaleHandle, lay_out},
     lease::{Allocation, QuarantineCause},
     poison::{self, Poison, Violation},
-    region::{FileOwner, Region},
+    region::Region,
+    region_file::FileOwner,
     state::{Discarded, State, Unpinned, Word},
     table::Table,
     usage::Ledger,
@@ -28,9 +26,9 @@ pub(super) struct Core {
     pub(super) region: Arc<Region>,
     pub(super) table: Table,
     pub(super) stale_handles: AtomicU64,
-    log: AccessLog,
-    max_extents: usize,
-    quarantine_max: u64,
+    pub(super) log: AccessLog,
+    pub(super) max_extents: usize,
+    pub(super) quarantine_max: u64,
     locked: Mutex<Locked>,
     owner: Option<FileOwner>,
 }
@@ -83,56 +81,6 @@ impl Core {
 
     pub(super) fn owner(&self) -> Option<&FileOwner> {
         self.owner.as_ref()
-    }
-
-    pub(super) fn allocate(
-        self: &Arc<Self>,
-        len: u64,
-        contiguity: Contiguity,
-    ) -> Result<Allocation, AllocError> {
-        if len == 0 {
-            return Err(AllocError::Empty);
-        }
-        let mut locked = self.lock();
-        let slots = self.slots(contiguity);
-        let taken = self.units_for(len, slots).and_then(|units| {
-            self.check_quarantine(&locked)?;
-            extents::allocate(&mut locked.buddy, units, slots)
-                .ok_or_else(|| self.why_not(&locked, len, units))
-        });
-        match taken {
-            Ok(blocks) => Ok(self.open(&mut locked, &blocks, len)),
-            Err(error) => {
-                let counters = locked.ledger.counters();
-                match error {
-                    AllocError::Empty => {}
-                    AllocError::TooLarge { .. } => counters.too_large += 1,
-                    AllocError::NoBytes { .. } => counters.no_bytes += 1,
-                    AllocError::NoShape { .. } => counters.no_shape += 1,
-                    AllocError::QuarantineFull { .. } => counters.quarantine_full += 1,
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Evicts until an allocation would succeed. See `Pool::evict_until_fits`.
-    pub(super) fn evict_until_fits(&self, len: u64, contiguity: Contiguity) -> Vec<Handle> {
-        let mut victims = Vec::new();
-        let slots = self.slots(contiguity);
-        let Ok(units) = self.units_for(len, slots) else { return victims };
-        let mut locked = self.lock();
-        let mut search = Search::default();
-        while units > 0 && self.check_quarantine(&locked).is_ok() {
-            let Some(selected) = self.select(&mut locked, &mut search, units, slots) else { break };
-            if selected.is_empty() {
-                break;
-            }
-            for (victim, handle) in selected {
-                victims.extend(self.evict(&mut locked, victim, handle).then_some(handle));
-            }
-        }
-        victims
     }
 
     /// Takes one more pin, and says where the allocation lies.
@@ -281,7 +229,7 @@ impl Core {
         lay_out(&self.table.blocks(index), self.table.len(index), self.region.unit())
     }
 
-    fn allocation(self: &Arc<Self>, index: u32, generation: u32) -> Allocation {
+    pub(super) fn allocation(self: &Arc<Self>, index: u32, generation: u32) -> Allocation {
         Allocation {
             core: self.clone(),
             handle: self.name(index, generation),
@@ -302,153 +250,23 @@ impl Core {
         Ok(state)
     }
 
-    fn slots(&self, contiguity: Contiguity) -> usize {
-        match contiguity {
-            Contiguity::Required => 1,
-            Contiguity::Extents => self.max_extents,
-        }
-    }
-
-    /// Units that `len` bytes need, if `slots` blocks of an empty pool can hold them.
-    fn units_for(&self, len: u64, slots: usize) -> Result<u32, AllocError> {
-        let units = len.div_ceil(self.region.unit());
-        let mut most = 0u32;
-        for _ in 0..slots {
-            most += (self.region.units() - most).checked_ilog2().map_or(0, |order| 1 << order);
-        }
-        if units > u64::from(most) {
-            return Err(AllocError::TooLarge { len, max: u64::from(most) * self.region.unit() });
-        }
-        Ok(units as u32)
-    }
-
-    fn check_quarantine(&self, locked: &Locked) -> Result<(), AllocError> {
-        let (quarantined, max) = (locked.ledger.usage().quarantined, self.quarantine_max);
-        if quarantined > max {
-            return Err(AllocError::QuarantineFull { quarantined, max });
-        }
-        Ok(())
-    }
-
-    fn why_not(&self, locked: &Locked, len: u64, units: u32) -> AllocError {
-        let unit = self.region.unit();
-        let free = unit * u64::from(locked.buddy.free_units());
-        if locked.buddy.free_units() < units {
-            return AllocError::NoBytes { len, free };
-        }
-        let largest = locked.buddy.largest_free().map_or(0, |order| unit << order);
-        AllocError::NoShape { len, free, largest }
-    }
-
-    /// Begins an allocation in blocks that were just taken.
-    fn open(self: &Arc<Self>, locked: &mut Locked, blocks: &Blocks, len: u64) -> Allocation {
-        let index = blocks[0].index;
-        if let Some(violation) = locked.poison.check(&self.region, blocks) {
-            locked.report(violation);
-        }
-        self.table.record(blocks, len);
-        let word = must(self.table.state(index).reserve());
-        let allocation = self.allocation(index, word.generation);
-        poison::set_guards(&self.region, blocks, &allocation.extents);
-        let bytes = self.block_bytes(index);
-        locked.ledger.open(bytes, bytes - len);
-        allocation
-    }
-
-    /// Ends an allocation whose state word is free already, as `word` says.
-    fn close(&self, locked: &mut Locked, handle: Handle, word: Word, from: State) {
-        for block in self.vacate(locked, handle, word, from) {
-            let freed = locked.buddy.free(block);
-            assert!(freed.is_ok(), "{handle} held what the buddy tree did not hand out: {freed:?}");
-        }
-    }
-
-    /// All of an ending but the buddy tree.
-    fn vacate(&self, locked: &mut Locked, handle: Handle, word: Word, from: State) -> Blocks {
-        self.region.set_generation(handle.index(), word.generation);
-        self.check_guards(locked, handle);
-        let blocks = self.table.blocks(handle.index());
-        locked.poison.fill(&self.region, &blocks);
-        let bytes = self.block_bytes(handle.index());
-        locked.ledger.close(from, bytes, bytes - self.table.len(handle.index()));
-        blocks
-    }
-
     fn shift(&self, locked: &mut Locked, handle: Handle, from: State, to: State) {
         locked.ledger.shift(from, to, self.block_bytes(handle.index()));
     }
 
-    fn check_guards(&self, locked: &mut Locked, handle: Handle) {
+    /// Reports a write past the end, once: the guards are set again.
+    pub(super) fn check_guards(&self, locked: &mut Locked, handle: Handle) {
         let (blocks, extents) = (self.table.blocks(handle.index()), self.extents(handle.index()));
         if let Some(violation) = poison::check_guards(&self.region, handle, &blocks, &extents) {
             locked.report(violation);
+            poison::set_guards(&self.region, &blocks, &extents);
         }
-    }
-
-    /// Takes victims out of the eviction order and the buddy tree until an allocation would succeed; `None`,
-    /// and everything as it was, if all of them would not do.
-    fn select(
-        &self,
-        locked: &mut Locked,
-        search: &mut Search,
-        units: u32,
-        slots: usize,
-    ) -> Option<Vec<(Victim, Handle)>> {
-        let mut selected = Vec::new();
-        while !extents::fits(locked.buddy.free_blocks(), units, slots) {
-            let idle = |index: u32| {
-                let word = self.table.state(index).load();
-                word.state == State::Resident && word.pins == 0
-            };
-            let Some(victim) = locked.evictor.select(&self.log, search, idle) else {
-                for (victim, _) in selected.into_iter().rev() {
-                    self.restore(locked, victim);
-                }
-                return None;
-            };
-            for block in self.table.blocks(victim.index) {
-                let freed = locked.buddy.free(block);
-                assert!(freed.is_ok(), "a resident is not in the buddy tree: {freed:?}");
-            }
-            let generation = self.table.state(victim.index).load().generation;
-            selected.push((victim, self.name(victim.index, generation)));
-        }
-        Some(selected)
-    }
-
-    /// Makes a selected victim's end final, or puts it back if it was pinned in the meantime.
-    fn evict(&self, locked: &mut Locked, victim: Victim, handle: Handle) -> bool {
-        match self.table.state(victim.index).evict(handle.generation()) {
-            Ok(word) => {
-                self.vacate(locked, handle, word, State::Resident);
-                locked.evictor.evicted(victim);
-                locked.ledger.counters().evictions += 1;
-                true
-            }
-            Err(_) => {
-                self.restore(locked, victim);
-                false
-            }
-        }
-    }
-
-    fn restore(&self, locked: &mut Locked, victim: Victim) {
-        for block in self.table.blocks(victim.index) {
-            let taken = locked.buddy.allocate_at(block);
-            assert!(taken, "the blocks of a selected victim are free: {block:?}");
-        }
-        locked.evictor.restore(&self.log, victim);
     }
 }
 
 impl Drop for Core {
     fn drop(&mut self) {
-        if let Some(owner) = &self.owner {
-            self.region.set_retired();
-            if let Err(error) = owner.unlink() {
-                tracing::warn!(%error, "the pool's file stays behind");
-            }
-        }
+        self.region.set_retired();
     }
 }
 
@@ -470,6 +288,6 @@ fn is_resident(word: Word, handle: Handle) -> bool {
 
 /// A transition that the guard types make legal. A refusal means that the pool's own state is broken, and
 /// going on would hand out memory twice.
-fn must<T>(result: Result<T, super::state::Refused>) -> T {
+pub(super) fn must<T>(result: Result<T, super::state::Refused>) -> T {
     result.unwrap_or_else(|refused| panic!("the pool's state is broken: {refused}"))
 }

@@ -23,15 +23,18 @@
 //! | [`eviction`] | FIFO, LRU, S3-FIFO | yes |
 //! | `usage` | the ledger | yes |
 //! | `table` | what is known of each allocation | yes |
-//! | `region` | the memory, and all unsafe code | no |
+//! | `region`, `region_file` | the memory (all unsafe code) and the file behind it | no |
 //! | `poison` | finding writes that nobody should make | no |
 //! | `core` | the transitions and their lock | no |
+//! | `allocate`, `evict` | beginnings and ends, making room | no |
 //! | `lease`, `mapper` | the guards, here and in other processes | no |
 //! | `verify` | recomputing and comparing everything | no |
 
+mod allocate;
 pub mod buddy;
 mod config;
 mod core;
+mod evict;
 pub mod eviction;
 pub mod extents;
 mod handle;
@@ -39,6 +42,7 @@ mod lease;
 mod mapper;
 mod poison;
 mod region;
+mod region_file;
 pub mod state;
 mod table;
 mod usage;
@@ -52,7 +56,8 @@ pub use self::{
     lease::{Allocation, Lease, Pin, QuarantineCause, Transfer},
     mapper::{Mapper, View},
     poison::{GUARD, GUARD_BYTES, POISON, Violation},
-    region::{Region, RegionError},
+    region::Region,
+    region_file::RegionError,
     usage::{Counters, Usage},
     verify::Corruption,
 };

@@ -26,14 +26,14 @@
 
 use std::{
     fmt,
-    fs::{File, OpenOptions, TryLockError},
-    io,
-    path::{Path, PathBuf},
+    path::Path,
     ptr,
     sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 
 use memmap2::{MmapOptions, MmapRaw};
+
+use super::region_file::{self, FileOwner, RegionError, io_error};
 
 /// Marks a region file; the last byte is the version of its layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"STPOOL\0\x01");
@@ -45,39 +45,6 @@ const UNIT_WORD: u64 = 1;
 const UNITS_WORD: u64 = 2;
 const RETIRED_WORD: u64 = 3;
 const HEADER_BYTES: u64 = 64;
-
-/// A region file that is not one, or not usable.
-#[derive(Debug, thiserror::Error)]
-pub enum RegionError {
-    /// The operating system refused.
-    #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// The file; empty for anonymous memory.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// Another pool that is alive owns the file.
-    #[error("{} belongs to a pool that is alive", path.display())]
-    InUse {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file is no region, or one of another version.
-    #[error("{} is no pool region: {what} is {found}, expected {expected}", path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        what: &'static str,
-        /// Its value.
-        found: u64,
-        /// What it should be.
-        expected: u64,
-    },
-}
 
 /// One contiguous mapping that a pool divides into units. See the module's text.
 pub struct Region {
@@ -92,13 +59,6 @@ impl fmt::Debug for Region {
         // No address: it differs from run to run.
         f.debug_struct("Region").field("unit", &self.unit).field("units", &self.units).finish()
     }
-}
-
-/// Owner's hold on a region file: an exclusive lock, and the file's removal when the owner goes.
-#[derive(Debug)]
-pub(super) struct FileOwner {
-    path: PathBuf,
-    _lock: File,
 }
 
 impl Region {
@@ -120,33 +80,17 @@ impl Region {
         unit: u64,
         units: u32,
     ) -> Result<(Self, FileOwner), RegionError> {
-        retire(path)?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(path)
-            .map_err(|source| io_error("create", path, source))?;
-        lock(&file, path)?;
-        let owner = FileOwner { path: path.to_owned(), _lock: file };
-        let bytes = mapping_bytes(unit, units);
-        owner._lock.set_len(bytes).map_err(|source| io_error("size", path, source))?;
-        let map = MmapRaw::map_raw(&owner._lock).map_err(|source| io_error("map", path, source))?;
-        Ok((Self { map, unit, units }.with_header(), owner))
+        let owner = FileOwner::create(path, mapping_bytes(unit, units))?;
+        Ok((Self { map: owner.map()?, unit, units }.with_header(), owner))
     }
 
     /// Maps a file that another process (or another pool of this one) owns.
     pub(super) fn open(path: &Path) -> Result<Self, RegionError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(|source| io_error("open", path, source))?;
-        Self::map_existing(&file, path)
+        Self::existing(region_file::open(path)?.1, path)
     }
 
-    fn map_existing(file: &File, path: &Path) -> Result<Self, RegionError> {
-        let map = MmapRaw::map_raw(file).map_err(|source| io_error("map", path, source))?;
+    /// The region that a mapping's header describes.
+    pub(super) fn existing(map: MmapRaw, path: &Path) -> Result<Self, RegionError> {
         let wrong = |what, found, expected| RegionError::Format {
             path: path.to_owned(),
             what,
@@ -313,16 +257,6 @@ impl Region {
     }
 }
 
-impl FileOwner {
-    /// Removes the file's name; the memory lives on while it is mapped.
-    pub(super) fn unlink(&self) -> io::Result<()> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
-        }
-    }
-}
-
 /// Bytes of data and control area together, in whole pages.
 fn mapping_bytes(unit: u64, units: u32) -> u64 {
     mapping_bytes_checked(unit, units).expect("the pool's configuration bounds the region")
@@ -339,27 +273,4 @@ fn atomic64(map: &MmapRaw, offset: u64) -> &AtomicU64 {
     // SAFETY: 8 aligned bytes of the mapping (checked above, and a mapping is page aligned), writable, alive
     // as long as `map`, and only reached atomically.
     unsafe { AtomicU64::from_ptr(map.as_mut_ptr().wrapping_add(offset as usize).cast()) }
-}
-
-/// Clears the way for a new file: retires and removes what a dead owner left at `path`.
-fn retire(path: &Path) -> Result<(), RegionError> {
-    let file = match OpenOptions::new().read(true).write(true).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(source) => return Err(io_error("open", path, source)),
-    };
-    lock(&file, path)?;
-    Region::map_existing(&file, path)?.set_retired();
-    std::fs::remove_file(path).map_err(|source| io_error("remove", path, source))
-}
-
-fn lock(file: &File, path: &Path) -> Result<(), RegionError> {
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => RegionError::InUse { path: path.to_owned() },
-        TryLockError::Error(source) => io_error("lock", path, source),
-    })
-}
-
-fn io_error(action: &'static str, path: &Path, source: io::Error) -> RegionError {
-    RegionError::Io { action, path: path.to_owned(), source }
 }

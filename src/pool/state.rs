@@ -21,6 +21,9 @@
 //! Each arrow into `Free`, and `reclaim`, begins a new generation: handles from before it are stale. The
 //! generation wraps after 2³² uses of one first unit.
 
+#[cfg(test)]
+mod tests;
+
 use crate::sync::{AtomicU64, Ordering};
 
 /// What an allocation is being used for.

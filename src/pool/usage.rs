@@ -148,3 +148,30 @@ impl Ledger {
         assert!(sum == total, "the pool's accounts add up to {sum}, expected {total}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_move_between_accounts_and_peaks_stay() {
+        let mut ledger = Ledger::new(100);
+        ledger.open(40, 3);
+        ledger.shift(State::Filling, State::InFlight, 40);
+        ledger.shift(State::InFlight, State::Resident, 40);
+        ledger.open(10, 0);
+        ledger.close(State::Resident, 40, 3);
+        let usage = ledger.usage();
+        assert_eq!((usage.free, usage.filling, usage.resident, usage.waste), (90, 10, 0, 0));
+        assert_eq!((usage.peak_used, usage.peak_in_flight, usage.peak_resident), (50, 40, 40));
+        assert_eq!((usage.allocations, usage.counters.freed), (1, 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "below zero")]
+    fn an_account_cannot_be_overdrawn() {
+        let mut ledger = Ledger::new(100);
+        ledger.open(40, 0);
+        ledger.shift(State::InFlight, State::Filling, 40);
+    }
+}

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | [`TokioClock`] | [`Clock`](crate::env::Clock) |
 //! | [`TokioNetwork`] | [`Network`](crate::env::Network) |
-//! | [`HostDevice`] | [`Device`](crate::env::Device) for tensors in host memory |
-//! | [`Runtime`] | [`Env`](crate::env::Env) over these and a store |
+//! | [`HostDevice`] | [`Device`] for tensors in host memory |
+//! | [`Runtime`] | [`Env`] over these and a store |
 
 mod clock;
 mod host;

@@ -105,8 +105,8 @@ pub(crate) fn find_words<'a>(code: &'a str, pattern: &'a str) -> impl Iterator<I
     code.match_indices(pattern).map(|(start, _)| start).filter(move |&start| {
         let before = code[..start].chars().next_back();
         let after = code[start + pattern.len()..].chars().next();
-        let open_end = pattern.ends_with(is_word);
-        !before.is_some_and(is_word) && !(open_end && after.is_some_and(is_word))
+        let goes_on = pattern.ends_with(is_word) && after.is_some_and(is_word);
+        !before.is_some_and(is_word) && !goes_on
     })
 }
 
