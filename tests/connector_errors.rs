@@ -19,8 +19,11 @@ use springtide::{
 
 mock! {
     Calls {
-        async fn register(&self, region: Arc<Region>) -> Result<(), StoreError>;
-        async fn unregister(&self, region: Arc<Region>) -> Result<(), StoreError>;
+        fn register(
+            &self,
+            region: Arc<Region>,
+        ) -> std::pin::Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+        fn unregister(&self, region: Arc<Region>) -> Result<(), StoreError>;
         fn put(
             &self,
             items: Vec<PutItem>,
@@ -50,7 +53,7 @@ impl Store for MockStore {
     }
 
     async fn unregister(&self, region: Arc<Region>) -> Result<(), StoreError> {
-        self.0.unregister(region).await
+        self.0.unregister(region)
     }
 
     fn put(&self, items: Vec<PutItem>) -> impl Future<Output = Vec<Outcome<()>>> + Send {
@@ -115,7 +118,7 @@ fn config(role: Role) -> Config {
 fn mocked(expect: impl FnOnce(&mut MockCalls)) -> TestEnv {
     let mut calls = MockCalls::new();
     expect(&mut calls);
-    calls.expect_register().returning(|_| Ok(()));
+    calls.expect_register().returning(|_| Box::pin(async { Ok(()) }));
     let store = MockStore(Arc::new(calls));
     Runtime::new(tokio::runtime::Handle::current(), TokioClock::new(), store, HostDevice)
 }
@@ -178,7 +181,7 @@ fn misses(scheduler: &Scheduler<TestEnv>) -> Vec<(String, u64)> {
 #[tokio::test(start_paused = true)]
 async fn f011_a_refused_registration_fails_the_start_and_names_the_code() {
     let mut calls = MockCalls::new();
-    calls.expect_register().returning(|_| Err(error(ErrorCode::InvalidParams)));
+    calls.expect_register().returning(|_| Box::pin(async { Err(error(ErrorCode::InvalidParams)) }));
     let store = MockStore(Arc::new(calls));
     let handle = tokio::runtime::Handle::current();
     let env = Runtime::new(handle, TokioClock::new(), store, HostDevice);
@@ -190,6 +193,19 @@ async fn f011_a_refused_registration_fails_the_start_and_names_the_code() {
         Scheduler::start(env, config(Role::Consumer)).await,
         Err(StartError::Register { .. })
     ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registration_that_never_ends_fails_the_start() {
+    let mut calls = MockCalls::new();
+    calls.expect_register().returning(|_| Box::pin(std::future::pending()));
+    let store = MockStore(Arc::new(calls));
+    let handle = tokio::runtime::Handle::current();
+    let env = Runtime::new(handle, TokioClock::new(), store, HostDevice);
+    let Err(refused) = Worker::start(env, config(Role::Producer), None).await else {
+        panic!("started without registered memory");
+    };
+    insta::assert_snapshot!(refused, @"registering 9216 bytes with the store: no answer within the I/O timeout");
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,7 +47,7 @@ pub(super) struct State {
 impl<E: Env> Fetcher<E> {
     /// Opens the pool and starts the driver.
     pub(super) async fn start(env: E, config: Config) -> Result<Arc<Self>, StartError> {
-        let memory = Memory::open(&env, &config.pool).await?;
+        let memory = Memory::open(&env, &config).await?;
         let fragments_per_item = config.pool.max_extents.min(memory.limits.buffers_per_object);
         let loads =
             Loads::new(config.loads.clone(), memory.limits.fragments_per_batch, fragments_per_item);

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::residents::Residents;
+use super::{config::Config, residents::Residents};
 use crate::{
     env::{Clock, Env, Fence, Store, StoreError, StoreLimits, Time},
     pool::{AllocError, Contiguity, Lease, Pool, PoolConfig, PoolError},
@@ -27,6 +27,12 @@ pub enum StartError {
         bytes: u64,
         /// The store's error.
         error: StoreError,
+    },
+    /// The store did not answer within the I/O timeout.
+    #[error("registering {bytes} bytes with the store: no answer within the I/O timeout")]
+    RegisterTimeout {
+        /// Length of the region.
+        bytes: u64,
     },
     /// A part that this role needs was not passed.
     #[error("role {role} needs {needed}")]
@@ -66,7 +72,9 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) async fn open<E: Env>(env: &E, config: &PoolConfig) -> Result<Self, StartError> {
+    pub(super) async fn open<E: Env>(env: &E, config: &Config) -> Result<Self, StartError> {
+        let limit = env.clock().now() + config.io_timeout;
+        let config = &config.pool;
         let limits = env.store().limits();
         let contiguity =
             if limits.buffers_per_object > 1 { Contiguity::Extents } else { Contiguity::Required };
@@ -74,10 +82,16 @@ impl Memory {
         let pool = Pool::new(&PoolConfig { max_extents, ..config.clone() })?;
         let region = Arc::clone(pool.region());
         let bytes = region.len();
-        env.store()
-            .register(region)
-            .await
-            .map_err(|error| StartError::Register { bytes, error })?;
+        let register = env.store().register(Arc::clone(&region));
+        match env.clock().timeout_at(limit, register).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(StartError::Register { bytes, error }),
+            Err(_elapsed) => {
+                // It may still be registered later: the mapping must outlive this attempt.
+                std::mem::forget(region);
+                return Err(StartError::RegisterTimeout { bytes });
+            }
+        }
         Ok(Self { pool, contiguity, limits })
     }
 

@@ -49,7 +49,7 @@ struct State {
 impl<E: Env> Uploader<E> {
     /// Opens the pool and starts the driver.
     pub(super) async fn start(env: E, config: Config) -> Result<Arc<Self>, StartError> {
-        let memory = Memory::open(&env, &config.pool).await?;
+        let memory = Memory::open(&env, &config).await?;
         let state = State {
             saves: Saves::new(config.saves.clone(), memory.limits.fragments_per_batch),
             residents: Residents::default(),

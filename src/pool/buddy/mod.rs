@@ -137,7 +137,8 @@ impl Buddy {
             buddy.largest[leaf] = 1;
         }
         for node in (1..leaves).rev() {
-            buddy.largest[node] = buddy.joined(node);
+            let order = buddy.height - node.ilog2() as u8;
+            buddy.largest[node] = buddy.joined(node, order);
         }
         let mut rest = units;
         while rest > 0 {
@@ -214,7 +215,7 @@ impl Buddy {
             self.largest[at] = order + 1;
         }
         self.free_blocks[usize::from(order)] += 1;
-        self.mend_above(at);
+        self.mend_above(at, order);
         Ok(())
     }
 
@@ -245,29 +246,25 @@ impl Buddy {
         self.free_units -= 1 << order;
         self.flip_allocated(node);
         self.largest[node] = 0;
-        self.mend_above(node);
+        self.mend_above(node, order);
     }
 
-    /// Recomputes the bytes above a node, as far up as they change.
-    fn mend_above(&mut self, mut node: usize) {
+    /// Recomputes the bytes above a node of `order`, as far up as they change.
+    fn mend_above(&mut self, mut node: usize, mut order: u8) {
         while node > 1 {
             node /= 2;
-            let byte = self.joined(node);
+            order += 1;
+            let byte = self.joined(node, order);
             if std::mem::replace(&mut self.largest[node], byte) == byte {
                 break;
             }
         }
     }
 
-    /// The byte of an inner node, from its children's.
-    fn joined(&self, node: usize) -> u8 {
+    /// The byte of an inner node of `order`, from its children's.
+    fn joined(&self, node: usize, order: u8) -> u8 {
         let (left, right) = (self.largest[2 * node], self.largest[2 * node + 1]);
-        let whole = self.order_of(node);
-        if left == whole && right == whole { whole + 1 } else { left.max(right) }
-    }
-
-    fn order_of(&self, node: usize) -> u8 {
-        self.height - node.ilog2() as u8
+        if left == order && right == order { order + 1 } else { left.max(right) }
     }
 
     fn block(&self, node: usize, order: u8) -> Block {

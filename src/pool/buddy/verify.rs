@@ -3,7 +3,7 @@
 //! Every byte follows from the node's own bit and its children's bytes, so checking each node against its
 //! children, from the leaves up, checks the whole tree in one pass over an array.
 
-use super::{Buddy, ORDERS_MAX};
+use super::Buddy;
 
 /// A byte, bit or count of the buddy tree that does not follow from the allocated bits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,51 +23,58 @@ impl Buddy {
     /// # Errors
     /// The first difference.
     pub fn verify(&self) -> Result<(), TreeCorruption> {
-        let mut free_blocks = [0; ORDERS_MAX];
-        let leaves = 1usize << self.height;
-        for node in (1..2 * leaves).rev() {
-            let order = self.order_of(node);
-            let below = self.verify_node(node, order)?;
-            let counts = below == order + 1 && !self.is_allocated(node) && self.is_outermost(node);
-            free_blocks[usize::from(order)] += u32::from(counts);
-        }
         let mut free_units = 0;
-        for (order, expected) in free_blocks.into_iter().enumerate() {
-            free_units += expected << order;
-            same(self.free_blocks[order], expected, || format!("count of free blocks {order}"))?;
+        for order in 0..=self.height {
+            let free_blocks = self.verify_level(order)?;
+            free_units += free_blocks << order;
+            same(self.free_blocks[usize::from(order)], free_blocks, || {
+                format!("count of free blocks of order {order}")
+            })?;
         }
         same(self.free_units, free_units, || "count of free units".to_owned())
     }
 
-    /// Checks a node against its children; the byte that it would have if it were not allocated.
-    fn verify_node(&self, node: usize, order: u8) -> Result<u8, TreeCorruption> {
-        let below = if order == 0 {
-            u8::from(node - (1 << self.height) < self.units as usize)
-        } else {
-            self.joined(node)
-        };
-        let allocated = self.is_allocated(node);
-        if allocated {
-            // Everything below an allocation is kept as if it were free.
-            same(below, order + 1, || format!("largest free below allocated node {node}"))?;
+    /// Checks the nodes of one order against their children; the number of them that are wholly free and
+    /// neither part of a larger such node nor below an allocation.
+    fn verify_level(&self, order: u8) -> Result<u32, TreeCorruption> {
+        let first = 1usize << (self.height - order);
+        let mut free_blocks = 0;
+        for node in first..2 * first {
+            let below = match order {
+                0 => u8::from(node - first < self.units as usize),
+                _ => self.joined(node, order),
+            };
+            let allocated = self.is_allocated(node);
+            let byte = if allocated { 0 } else { below };
+            let whole = below == order + 1;
+            // What is below an allocation is kept as if it were free.
+            if self.largest[node] != byte || (allocated && !whole) {
+                return Err(self.difference(node, byte, below));
+            }
+            free_blocks += u32::from(whole && !allocated && self.is_outermost(node, order));
         }
-        let byte = if allocated { 0 } else { below };
-        same(self.largest[node], byte, || format!("largest free of node {node}"))?;
-        Ok(below)
+        Ok(free_blocks)
+    }
+
+    fn difference(&self, node: usize, byte: u8, below: u8) -> TreeCorruption {
+        let (what, found, expected) = match self.largest[node] {
+            found if found != byte => ("largest free of node", found, byte),
+            _ => ("largest free below allocated node", below, self.height + 1 - node.ilog2() as u8),
+        };
+        TreeCorruption {
+            what: format!("{what} {node}"),
+            found: found.into(),
+            expected: expected.into(),
+        }
     }
 
     /// Whether a wholly free node is neither part of a larger one nor below an allocation.
-    fn is_outermost(&self, node: usize) -> bool {
-        node == 1
-            || (!self.is_allocated(node / 2) && self.largest[node / 2] != self.order_of(node) + 2)
+    fn is_outermost(&self, node: usize, order: u8) -> bool {
+        node == 1 || (!self.is_allocated(node / 2) && self.largest[node / 2] != order + 2)
     }
 }
 
-fn same<T: Copy + PartialEq + Into<u64>>(
-    found: T,
-    expected: T,
-    what: impl FnOnce() -> String,
-) -> Result<(), TreeCorruption> {
+fn same(found: u32, expected: u32, what: impl FnOnce() -> String) -> Result<(), TreeCorruption> {
     if found == expected {
         return Ok(());
     }
