@@ -70,37 +70,29 @@ impl DiskStore {
         buffer: Transfer,
         job: impl FnOnce(&Files, &mut Transfer) -> Result<T, ErrorCode> + Send + 'static,
     ) -> Moving<T> {
-        let files = Arc::clone(&self.files);
-        // The buffer goes with the job, or comes back from a store that is closed.
-        let slot = Arc::new(std::sync::Mutex::new(Some(buffer)));
-        let given = Arc::clone(&slot);
-        let take = |slot: &std::sync::Mutex<Option<Transfer>>| {
-            slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+        let Ok(place) = self.threads.reserve() else {
+            return Moving::Refused(Box::new(buffer));
         };
-        let run = self.threads.run(move || {
-            let mut buffer = take(&given)?;
+        let (files, mut buffer) = (Arc::clone(&self.files), buffer);
+        Moving::Running(place.run(move || {
             let result = job(&files, &mut buffer).map_err(error);
-            Some(Outcome::Ended { buffer: buffer.finish(), result })
-        });
-        match run {
-            Ok(receiver) => Moving::Running(receiver),
-            Err(_closed) => Moving::Refused(take(&slot).map(Box::new)),
-        }
+            Outcome::Ended { buffer: buffer.finish(), result }
+        }))
     }
 }
 
 enum Moving<T> {
-    Running(oneshot::Receiver<Option<Outcome<T>>>),
-    Refused(Option<Box<Transfer>>),
+    Running(oneshot::Receiver<Outcome<T>>),
+    Refused(Box<Transfer>),
 }
 
 impl<T> Moving<T> {
     async fn outcome(self) -> Option<Outcome<T>> {
         match self {
-            Self::Running(receiver) => receiver.await.ok().flatten(),
+            Self::Running(receiver) => receiver.await.ok(),
             Self::Refused(buffer) => {
                 let result = Err(error(ErrorCode::UnavailableInCurrentStatus));
-                buffer.map(|buffer| Outcome::Ended { buffer: buffer.finish(), result })
+                Some(Outcome::Ended { buffer: buffer.finish(), result })
             }
         }
     }

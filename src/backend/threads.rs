@@ -64,6 +64,18 @@ impl Threads {
         Ok(Self { shared: Arc::new(Shared { state, idle: Condvar::new() }) })
     }
 
+    /// Takes a place in the queue, so that a job can be made which will run for sure: what it owns (buffers)
+    /// is given up only then.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub(super) fn reserve(&self) -> Result<Place, Closed> {
+        let mut state = self.shared.lock();
+        let jobs = state.jobs.clone().ok_or(Closed)?;
+        state.open += 1;
+        Ok(Place { jobs, open: Open(Arc::clone(&self.shared)) })
+    }
+
     /// Runs `job` on one of the threads. Dropping the receiver does not stop it.
     ///
     /// # Errors
@@ -72,28 +84,20 @@ impl Threads {
         &self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<oneshot::Receiver<T>, Closed> {
-        let (sender, receiver) = oneshot::channel();
-        let (jobs, open) = {
-            let mut state = self.shared.lock();
-            let jobs = state.jobs.clone().ok_or(Closed)?;
-            state.open += 1;
-            (jobs, Open(Arc::clone(&self.shared)))
-        };
-        let job = Box::new(move || {
-            let _open = open;
-            // A panic drops what the job owns (the pool quarantines it) and must not cost a thread.
-            if let Ok(result) = panic::catch_unwind(AssertUnwindSafe(job)) {
-                // Whoever has stopped waiting leaves the result, with its buffers, to be dropped here.
-                drop(sender.send(result));
-            }
-        });
-        jobs.send(job).map_err(|_| Closed)?;
-        Ok(receiver)
+        Ok(self.reserve()?.run(job))
     }
 
     /// Refuses further jobs.
     pub(super) fn close(&self) {
         self.shared.lock().jobs = None;
+    }
+
+    /// Blocks until no job is queued or running.
+    pub(super) fn wait_idle(&self) {
+        let mut state = self.shared.lock();
+        while state.open > 0 {
+            state = self.shared.idle.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Ends when no job is queued or running. The wait itself is on a thread of its own.
@@ -102,16 +106,41 @@ impl Threads {
     /// As the operating system refuses a thread.
     pub(super) fn idle(&self, name: &str) -> std::io::Result<oneshot::Receiver<()>> {
         let (sender, receiver) = oneshot::channel();
-        let shared = Arc::clone(&self.shared);
+        let threads = self.clone();
         thread::Builder::new().name(format!("{name}-close")).spawn(move || {
-            let mut state = shared.lock();
-            while state.open > 0 {
-                state = shared.idle.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            drop(state);
+            threads.wait_idle();
             let _ = sender.send(());
         })?;
         Ok(receiver)
+    }
+}
+
+/// A place in the queue. Dropping it unused gives it back.
+pub(super) struct Place {
+    jobs: Sender<Job>,
+    open: Open,
+}
+
+impl Place {
+    /// Runs `job` on one of the threads. Dropping the receiver does not stop it.
+    pub(super) fn run<T: Send + 'static>(
+        self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (sender, receiver) = oneshot::channel();
+        let Self { jobs, open } = self;
+        let job = Box::new(move || {
+            let _open = open;
+            // A panic drops what the job owns (the pool quarantines it) and must not cost a thread.
+            if let Ok(result) = panic::catch_unwind(AssertUnwindSafe(job)) {
+                // Whoever has stopped waiting leaves the result, with its buffers, to be dropped here.
+                drop(sender.send(result));
+            }
+        });
+        // The threads end when every sender has gone: not while this one is here.
+        let sent = jobs.send(job);
+        debug_assert!(sent.is_ok(), "the threads ended before their queue");
+        receiver
     }
 }
 
