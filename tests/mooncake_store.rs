@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
+    thread,
 };
 
 use springtide::{
@@ -19,23 +20,26 @@ use springtide::{
 
 const LEN: u64 = 3000;
 
-/// The library, and a port that somebody listens on as a master would.
+/// The library, and the address of somebody who answers as a master would.
 struct Installation {
     library: PathBuf,
-    master: TcpListener,
+    master: String,
 }
 
 impl Installation {
     /// `None`, with the reason printed, on a machine without a C compiler.
     fn new(name: &str) -> Option<Self> {
         let library = build("mooncake-sys/tests/guard.c", name)?;
-        Some(Self { library, master: TcpListener::bind("127.0.0.1:0").unwrap() })
+        let master = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = master.local_addr().unwrap().to_string();
+        // Hangs up on whoever calls, as a master does that is sent no request.
+        thread::Builder::new().spawn(move || master.incoming().for_each(drop)).unwrap();
+        Some(Self { library, master: address })
     }
 
     fn config(&self) -> MooncakeConfig {
-        let master = self.master.local_addr().unwrap().to_string();
         let library = Some(self.library.clone());
-        MooncakeConfig { library, ..MooncakeConfig::new(master, "node:1") }
+        MooncakeConfig { library, ..MooncakeConfig::new(&self.master, "node:1") }
     }
 
     async fn connect(&self) -> MooncakeStore {
@@ -222,9 +226,10 @@ async fn each_reason_for_no_client_says_what_was_tried_and_what_to_do() {
     let error = refusal(&refused).await.to_string();
     assert!(error.starts_with("setup failed with Mooncake's code -600 (tried "), "{error}");
 
-    drop(installation.master);
-    let error = refusal(&good).await.to_string();
-    let expected = format!("no mooncake_master answers at {} (", good.master);
+    // Free a moment ago, so nobody answers there.
+    let master = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let error = refusal(&MooncakeConfig { master: master.clone(), ..good }).await.to_string();
+    let expected = format!("no mooncake_master answers at {master} (");
     assert!(error.starts_with(&expected), "{error}");
     assert!(error.ends_with("is it running, and is this its rpc_port?"), "{error}");
 }

@@ -81,7 +81,7 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Client {
-    /// Creates a handle and sets it up. Blocks: for milliseconds when all is well, for 4-15 s when no
+    /// Creates a handle and sets it up. Blocks: for milliseconds when all is well, for 4 s when no
     /// master answers.
     ///
     /// # Errors

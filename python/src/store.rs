@@ -3,7 +3,8 @@
 //! [`BlockingStore`] brings threads and the ownership of buffers. Each call attaches a thread to the
 //! interpreter only to make the one method call, and the methods used here let go of the interpreter while
 //! they block: no Python thread waits for a transfer. Two methods do not let go, `setup` and `close`, which
-//! take seconds with a dead master; the master's port is therefore tried before either.
+//! take seconds with a dead master and minutes with one that hangs; the master is therefore tried before
+//! either.
 //!
 //! The class scatters and gathers, so an object may consist of many buffers. It differs from the C ABI: a
 //! get wants exactly the object's length (a larger one is -800, at once), and lengths are 32-bit numbers.
@@ -80,16 +81,23 @@ pub async fn connect(
     let (sender, receiver) = oneshot::channel();
     let config = config.clone();
     let connect = move || {
-        let store = config.preflight(region_bytes).map_err(PythonStoreError::from).and_then(|()| {
-            Python::try_attach(|py| adopt(set_up(py, &config)?, &config, clock))
-                .unwrap_or(Err(PythonStoreError::NoInterpreter))
-        });
-        drop(sender.send(store));
+        drop(sender.send(join(&config, region_bytes, clock)));
     };
     let thread = thread::Builder::new().name("springtide-python-connect".into());
     thread.spawn(connect).map_err(PythonStoreError::Thread)?;
     let lost = |_| PythonStoreError::Thread(io::Error::other("the thread ended early"));
     receiver.await.map_err(lost)?
+}
+
+fn join(
+    config: &MooncakeConfig,
+    region_bytes: u64,
+    clock: impl Clock,
+) -> Result<PythonStore, PythonStoreError> {
+    let config = config.with_port()?;
+    config.preflight(region_bytes)?;
+    Python::try_attach(|py| adopt(set_up(py, &config)?, &config, clock))
+        .unwrap_or(Err(PythonStoreError::NoInterpreter))
 }
 
 /// A store over a `MooncakeDistributedStore` that is set up (or anything with its methods) and that nobody
@@ -119,7 +127,8 @@ pub fn adopt(
 }
 
 /// A `MooncakeDistributedStore` that is set up. The strings have been checked by
-/// [`MooncakeConfig::preflight`]: Mooncake ends the process on bad ones here, too.
+/// [`MooncakeConfig::preflight`], for Mooncake ends the process on bad ones here, too, and
+/// [`MooncakeConfig::with_port`] has given the host name a port.
 ///
 /// # Errors
 /// [`PythonStoreError`].

@@ -21,5 +21,5 @@ pub use self::{
         MOONCAKE_FRAGMENTS_MAX, MooncakeCalls, MooncakeConfig, MooncakeError, MooncakeStore,
         Protocol,
     },
-    probe::probe_tcp,
+    probe::probe_server,
 };

@@ -84,7 +84,8 @@ fn join(config: &PeerConfig) -> (PythonStore, Py<PyAny>) {
         segment_bytes: config.segment_bytes,
         ..MooncakeConfig::new(&config.master, "127.0.0.1")
     };
-    mooncake.preflight(config.pool_bytes).expect("the master listens");
+    let mooncake = mooncake.with_port().expect("a free port");
+    mooncake.preflight(config.pool_bytes).expect("the master answers");
     Python::attach(|py| {
         let module = PyModule::from_code(py, COUNTING, c"counting.py", c"counting")?;
         let store = set_up(py, &mooncake).expect("the master accepts us");

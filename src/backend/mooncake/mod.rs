@@ -88,6 +88,7 @@ fn connect(
     region_bytes: u64,
     clock: impl Clock,
 ) -> Result<MooncakeStore, MooncakeError> {
+    let config = config.with_port()?;
     config.preflight(region_bytes)?;
     let library = vouch::library(config.library.as_deref())?;
     let client = Client::connect(&library, &config.setup())?;
