@@ -1,1 +1,37 @@
-//! x
+//! The deterministic simulator of springtide.
+//!
+//! It runs the production connector and pool against a fake Mooncake Store on simulated hosts, in virtual
+//! time, with faults by plan, and judges every event.
+//!
+//! # Layout
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`plan`] | the unit of replay: configuration, traffic and faults as a file |
+//! | [`seeds`], [`workload`], [`generate`](mod@generate) | how a seed draws a plan |
+//! | [`scenario`] | plans written by hand, with what must come of them |
+//! | [`world`] | hosts, clock, network, device and store under turmoil, and the injector of faults |
+//! | [`hosts`] | what runs on the hosts: the store, engine models, the client |
+//! | [`event`], [`recorder`], [`trace`] | what happens, where it is reported, how it is hashed |
+//! | [`oracle`] | what must never happen |
+//! | [`reach`], [`stats`] | what a run has seen |
+//! | [`campaign`](mod@campaign), [`report`], [`cli`], [`commands`] | many runs and how they are shown |
+
+pub mod campaign;
+pub mod cli;
+pub mod commands;
+pub mod contents;
+pub mod event;
+pub mod generate;
+pub mod hosts;
+pub mod oracle;
+pub mod plan;
+pub mod reach;
+pub mod recorder;
+pub mod report;
+pub mod scenario;
+pub mod seeds;
+pub mod stats;
+pub mod trace;
+pub mod workload;
+pub mod world;

@@ -34,7 +34,7 @@ pub use self::{
     loads::{LoadCounters, MissReason},
     memory::{CloseReport, StartError},
     object::{HEADER_BYTES, Header, PayloadChecksum, Rejection, object_bytes},
-    requests::{Availability, ItemRequest, LoadOrder, OrderId, StepPlan},
+    requests::{Availability, ItemDecision, ItemRequest, LoadOrder, OrderId, StepPlan},
     saves::{DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, Ticket},
     scheduler::{Scheduler, SchedulerGauges},
     worker::{DeliverError, Delivery, LoadTarget, Worker},

@@ -45,6 +45,19 @@ pub enum Availability {
     Wait,
 }
 
+/// What became of one item of one request, for logs and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemDecision {
+    /// Being looked up or fetched.
+    Waiting,
+    /// Validated and pinned for the request.
+    Ready,
+    /// The engine encodes it, and why.
+    Local(MissReason),
+    /// Handed to the workers.
+    Ordered,
+}
+
 /// One load that workers are asked to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OrderId(pub u64);
@@ -72,7 +85,7 @@ pub struct StepPlan {
 enum Decision {
     Waiting { key: Key, len: u64, spec: TensorSpec, deadline: Time },
     Ready { pin: Box<Pin>, spec: TensorSpec },
-    Local,
+    Local(MissReason),
     Ordered,
 }
 
@@ -157,6 +170,16 @@ impl Requests {
             wait |= matches!(decided, Some(Decision::Waiting { .. }));
         }
         if wait { Availability::Wait } else { Availability::Ready }
+    }
+
+    /// What has been decided about an item of a request.
+    pub(super) fn decided(&self, request: &str, identifier: &str) -> Option<ItemDecision> {
+        Some(match self.decision(request, identifier)? {
+            Decision::Waiting { .. } => ItemDecision::Waiting,
+            Decision::Ready { .. } => ItemDecision::Ready,
+            Decision::Local(reason) => ItemDecision::Local(*reason),
+            Decision::Ordered => ItemDecision::Ordered,
+        })
     }
 
     /// Whether the item lies validated and pinned for the request that was asked for last.
@@ -368,6 +391,6 @@ impl Requests {
     ) {
         loads.counters.waiting -= 1;
         bump(&mut loads.counters.misses, reason);
-        self.set(request, identifier, Decision::Local);
+        self.set(request, identifier, Decision::Local(reason));
     }
 }

@@ -14,7 +14,7 @@ use super::{
     fetcher::{Fetcher, State},
     loads::LoadCounters,
     memory::{CloseReport, StartError, close_client},
-    requests::{Availability, ItemRequest, OrderId, StepPlan},
+    requests::{Availability, ItemDecision, ItemRequest, OrderId, StepPlan},
 };
 use crate::{
     env::{Env, Time},
@@ -86,6 +86,12 @@ impl<E: Env> Scheduler<E> {
     pub fn has_item(&self, identifier: &str) -> bool {
         let Some(fetcher) = &self.0.fetcher else { return false };
         self.with(fetcher, |state| state.requests.has_item(identifier))
+    }
+
+    /// What has been decided about an item of a request, and why; `None` for one that was not asked for.
+    pub fn decision(&self, request: &str, identifier: &str) -> Option<ItemDecision> {
+        let fetcher = self.0.fetcher.as_ref()?;
+        self.with(fetcher, |state| state.requests.decided(request, identifier))
     }
 
     /// The engine has allocated its own cache for the item, to load or to encode it.

@@ -151,7 +151,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The store's code; nothing is registered then.
     fn register(&self, region: Arc<Region>) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Undoes [`Store::register`] with the very same region.
+    /// Undoes [`Store::register`] with the very same region. After a fenced [`Store::close`], which ends the
+    /// registrations too, there is nothing to undo and this succeeds.
     ///
     /// # Errors
     /// The store's code; the region must be kept then.
@@ -183,6 +184,6 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The store's code.
     fn remove(&self, key: Key, force: bool) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Ends this client. Later calls fail.
+    /// Ends this client and its registrations. Later calls fail, except [`Store::unregister`].
     fn close(&self) -> impl Future<Output = Fence> + Send;
 }

@@ -1,0 +1,88 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Runs the production connector and pool against a fake Mooncake Store under injected faults, in virtual
+/// time, and judges every event.
+#[derive(Debug, Parser)]
+#[command(name = "sim", version, args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Examples:
+  sim                                   all scenarios and 100 random plans
+  sim --seed 7                          the plan that seed 7 draws
+  sim --seed 1000 --plans 500           the plans of seeds 1000 to 1499
+  sim --scenario f001_timeout_while_put_runs --trace
+                                        one scenario, with its timeline
+  sim --plan target/sim/random-w1-7.json --trace
+                                        replays the plan of a failure
+  sim meta --plans 50                   runs 50 plans twice each and compares
+  sim plan --seed 7                     prints the plan that seed 7 draws
+
+Exit codes: 0 no violation, 1 violation, 2 usage, 3 only liveness violated, 4 not deterministic.")]
+pub struct Cli {
+    /// What to run.
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Something else than a run.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to run and how to report it.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunArgs {
+    /// Run the plan that this seed draws, and with --plans those of the following seeds
+    #[arg(long, value_name = "SEED")]
+    pub seed: Option<u64>,
+    /// Number of random plans [default: 100 beside all scenarios, 1 with --seed]
+    #[arg(long, value_name = "N")]
+    pub plans: Option<u64>,
+    /// Run this scenario; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Vec<String>,
+    /// Run this plan file
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
+    /// Start no more runs after the first violation
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// Print the timeline of every run
+    #[arg(long)]
+    pub trace: bool,
+    /// Print one JSON object instead of the table
+    #[arg(long, conflicts_with = "trace")]
+    pub json: bool,
+    /// List the scenarios and what they show
+    #[arg(long)]
+    pub list: bool,
+    /// Runs side by side [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub jobs: Option<u64>,
+}
+
+/// Something else than a run.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Run plans twice and compare their traces
+    Meta {
+        /// Number of random plans beside the scenarios
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        plans: u64,
+        /// The first seed
+        #[arg(long, value_name = "SEED", default_value_t = 0)]
+        seed: u64,
+        /// Comparisons side by side [default: the number of cores]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+        jobs: Option<u64>,
+    },
+    /// List the kinds of fault
+    Faults,
+    /// Print the plan that a seed draws
+    Plan {
+        /// The seed
+        #[arg(long, value_name = "SEED")]
+        seed: u64,
+    },
+}

@@ -1,0 +1,358 @@
+//! Carries the faults of a plan out: each begins at its time and ends at its time, between two steps.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fake_store::{
+    faults::{Action, Point, Rule, RuleId, When},
+    protocol::{Call, ClientId, Code, Request},
+};
+use springtide::{
+    env::Time,
+    pool::{AllocError, Contiguity, Lease},
+};
+
+use super::{desk::Ambush, host::World, process::Process, sim::Processes};
+use crate::{
+    event::Event,
+    hosts::{store::client_id, stranger::Errand},
+    plan::{Fault, MessageFate, Moment, Op, Scheduled},
+};
+
+/// The injector of a run.
+pub struct Injector {
+    world: Arc<World>,
+    processes: Processes,
+    /// Beginnings and ends that have not come yet, by time and order.
+    agenda: BTreeMap<(u64, usize, Turn), Scheduled>,
+    /// What a fault has to take back at its end.
+    active: BTreeMap<usize, Undo>,
+}
+
+/// Which of the two; a fault without a length begins before it ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Begin,
+    End,
+}
+
+enum Undo {
+    Bounce(String),
+    Resume(Process),
+    Repair { a: String, b: String },
+    RepairOneway { from: String, to: String },
+    Release { a: String, b: String },
+    Latency { a: String, b: String },
+    Rules(Vec<RuleId>),
+    Leases { _held: Vec<Lease> },
+    Nothing,
+}
+
+impl Injector {
+    /// The injector for `world`'s plan.
+    pub fn new(world: Arc<World>, processes: Processes) -> Self {
+        let mut agenda = BTreeMap::new();
+        for (index, scheduled) in world.plan.faults.iter().enumerate() {
+            let until = scheduled.at_ms + scheduled.fault.for_ms();
+            agenda.insert((scheduled.at_ms, index, Turn::Begin), scheduled.clone());
+            agenda.insert((until, index, Turn::End), scheduled.clone());
+        }
+        Self { world, processes, agenda, active: BTreeMap::new() }
+    }
+
+    /// Carries out what is due.
+    pub fn advance(&mut self, sim: &mut turmoil::Sim<'_>) {
+        let now = sim.elapsed().as_millis() as u64;
+        while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
+            let ((_, index, _), Scheduled { fault, .. }) = entry.remove_entry();
+            // Each fault stands in the agenda twice: for its beginning and for its end.
+            match self.active.remove(&index) {
+                Some(undo) => self.end(sim, &fault, undo),
+                None => {
+                    let undo = self.begin(sim, &fault);
+                    self.active.insert(index, undo);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, sim: &mut turmoil::Sim<'_>, fault: &Fault) -> Undo {
+        self.record(sim, "world", Event::FaultBegan(describe(fault)));
+        let now = time(sim);
+        let until = now + Duration::from_millis(fault.for_ms());
+        match fault {
+            Fault::Crash { host, .. } => self.crash(sim, host),
+            Fault::Pause { host, .. } => {
+                let Some(process) = self.process(host) else { return Undo::Nothing };
+                process.pause();
+                self.record(sim, host, Event::Paused(true));
+                Undo::Resume(process)
+            }
+            Fault::Partition { a, b, .. } => {
+                sim.partition(a.as_str(), b.as_str());
+                self.disturb(sim, [a, b], true);
+                Undo::Repair { a: a.clone(), b: b.clone() }
+            }
+            Fault::PartitionOneway { from, to, .. } => {
+                sim.partition_oneway(from.as_str(), to.as_str());
+                self.disturb(sim, [from, to], true);
+                Undo::RepairOneway { from: from.clone(), to: to.clone() }
+            }
+            Fault::Hold { a, b, .. } => {
+                sim.hold(a.as_str(), b.as_str());
+                self.disturb(sim, [a, b], true);
+                Undo::Release { a: a.clone(), b: b.clone() }
+            }
+            Fault::Slow { a, b, latency_ms, .. } => {
+                let latency = Duration::from_millis(*latency_ms);
+                sim.set_link_latency(a.as_str(), b.as_str(), latency);
+                self.disturb(sim, [a, b], true);
+                Undo::Latency { a: a.clone(), b: b.clone() }
+            }
+            Fault::FailCopy { host, count, .. } => self.lay(host, Ambush::FailCopy, *count, until),
+            Fault::SlowCopy { host, direction, late_ms, count, .. } => {
+                self.lay(host, Ambush::SlowCopy(*direction, *late_ms), *count, until)
+            }
+            Fault::LateKernel { host, late_ms, count, .. } => {
+                self.lay(host, Ambush::LateKernel(*late_ms), *count, until)
+            }
+            Fault::FillStore { object_bytes, objects, .. } => {
+                let errand = Errand::Fill { bytes: *object_bytes, objects: *objects, until };
+                self.world.stranger.send(errand);
+                Undo::Nothing
+            }
+            Fault::EvictAll => self.at_master(now, Call::RemoveAll { force: false }),
+            Fault::Remove { item } => {
+                let models = 0..self.world.plan.topology.namespaces;
+                let keys = models.map(|m| self.world.key(m, item).as_str().to_owned()).collect();
+                self.at_master(now, Call::Remove { keys, force: true })
+            }
+            Fault::Plant { item, bytes } => {
+                let key = self.world.key(0, item);
+                self.world.stranger.send(Errand::Plant { key, bytes: *bytes });
+                Undo::Nothing
+            }
+            Fault::HogPool { host, permille, .. } => {
+                Undo::Leases { _held: self.hog(host, *permille) }
+            }
+            Fault::Close { host } => {
+                if let Some(instance) = self.world.instances().get(host) {
+                    instance.shutdown.signal();
+                }
+                Undo::Nothing
+            }
+            operations => Undo::Rules(self.rules(operations)),
+        }
+    }
+
+    fn end(&mut self, sim: &mut turmoil::Sim<'_>, fault: &Fault, undo: Undo) {
+        match undo {
+            Undo::Bounce(host) => sim.bounce(host.as_str()),
+            Undo::Resume(process) => {
+                process.resume();
+                self.record(sim, process.host(), Event::Paused(false));
+            }
+            Undo::Repair { a, b } => {
+                sim.repair(a.as_str(), b.as_str());
+                self.world.links.reset(&a, &b);
+                self.disturb(sim, [&a, &b], false);
+            }
+            Undo::RepairOneway { from, to } => {
+                sim.repair_oneway(from.as_str(), to.as_str());
+                self.world.links.reset(&from, &to);
+                self.disturb(sim, [&from, &to], false);
+            }
+            Undo::Release { a, b } => {
+                sim.release(a.as_str(), b.as_str());
+                self.disturb(sim, [&a, &b], false);
+            }
+            Undo::Latency { a, b } => {
+                let latency = Duration::from_millis(self.world.plan.link.latency_ms);
+                sim.set_link_latency(a.as_str(), b.as_str(), latency);
+                self.disturb(sim, [&a, &b], false);
+            }
+            Undo::Rules(rules) => rules.into_iter().for_each(|rule| self.world.faults.remove(rule)),
+            Undo::Leases { .. } | Undo::Nothing => {}
+        }
+        if fault.for_ms() > 0 {
+            self.record(sim, "world", Event::FaultEnded(describe(fault)));
+        }
+    }
+
+    /// Kills a host: dead for the injected world first, then for turmoil.
+    fn crash(&mut self, sim: &mut turmoil::Sim<'_>, host: &str) -> Undo {
+        let Some(process) = self.process(host).filter(|process| !process.is_dead()) else {
+            return Undo::Nothing;
+        };
+        process.kill();
+        self.record(sim, host, Event::Killed);
+        let instance = self.world.instances().remove(host);
+        if host == "master" {
+            self.world.master.died(time(sim));
+        }
+        sim.crash(host);
+        drop(instance);
+        Undo::Bounce(host.to_owned())
+    }
+
+    fn lay(&self, host: &str, ambush: Ambush, count: u32, until: Time) -> Undo {
+        self.world.desk.lay(host, ambush, count, until);
+        Undo::Nothing
+    }
+
+    /// Has the master execute a stranger's call.
+    fn at_master(&self, now: Time, call: Call) -> Undo {
+        let request = Request { client: ClientId(u64::MAX), call };
+        // Without a master there is nobody to execute it.
+        let _ = self.world.master.with(|master| master.handle(now, request));
+        Undo::Nothing
+    }
+
+    /// Takes a share of an instance's free memory.
+    fn hog(&self, host: &str, permille: u64) -> Vec<Lease> {
+        let pools = self.world.instances().get(host).map(|instance| instance.pools());
+        let mut held = Vec::new();
+        for (_, pool) in pools.into_iter().flatten() {
+            let mut wanted = pool.usage().total * permille / 1000;
+            let mut piece = pool.usage().largest_free;
+            while wanted >= pool.region().unit() && piece >= pool.region().unit() {
+                piece = piece.min(wanted);
+                match pool.allocate(piece, Contiguity::Required) {
+                    Ok(lease) => {
+                        wanted -= piece;
+                        held.push(lease);
+                    }
+                    Err(AllocError::NoBytes { .. } | AllocError::NoShape { .. }) => piece /= 2,
+                    Err(_) => break,
+                }
+            }
+        }
+        held
+    }
+
+    /// Lays rules for store operations.
+    fn rules(&self, fault: &Fault) -> Vec<RuleId> {
+        let (host, op, count, action, when) = match fault {
+            Fault::Messages { host, op, fate, count, .. } => {
+                let (action, when) = match fate {
+                    MessageFate::LoseRequest => (Action::DropReply, When::Before),
+                    MessageFate::LoseReply => (Action::DropReply, When::After),
+                    MessageFate::Delay { by_ms } => (Action::Delay(ms(*by_ms)), When::Before),
+                    MessageFate::DelayReply { by_ms } => (Action::Delay(ms(*by_ms)), When::After),
+                };
+                (host, *op, *count, action, when)
+            }
+            Fault::StoreCode { host, op, code, moment, count, .. } => {
+                (host, *op, *count, Action::Fail(Code::from(*code)), when(*moment))
+            }
+            Fault::Stall { host, op, stall_ms, count, .. } => {
+                (host, *op, *count, Action::Delay(ms(*stall_ms)), When::Before)
+            }
+            Fault::Disconnect { host, op, moment, count, .. } => {
+                (host, *op, *count, Action::Disconnect, when(*moment))
+            }
+            Fault::LateWrite { host, op, late_ms, count, .. } => {
+                (host, *op, *count, Action::LateWrite(ms(*late_ms)), When::Before)
+            }
+            Fault::Broken { host, op, bytes, count, .. } => {
+                (host, *op, *count, Action::PartialBytes(*bytes), When::Before)
+            }
+            Fault::ShortRead { host, missing, count, .. } => {
+                (host, Op::GetTransfer, *count, Action::ShortRead(*missing), When::Before)
+            }
+            Fault::FlippedByte { host, op, position, count, .. } => {
+                (host, *op, *count, Action::FlipByte(*position), When::Before)
+            }
+            Fault::ForeignBytes { host, op, count, .. } => {
+                (host, *op, *count, Action::ForeignBytes, When::Before)
+            }
+            other => unreachable!("{other:?} hits no store operation"),
+        };
+        let item = match fault {
+            Fault::Messages { item, .. }
+            | Fault::StoreCode { item, .. }
+            | Fault::Stall { item, .. }
+            | Fault::LateWrite { item, .. }
+            | Fault::FlippedByte { item, .. } => item.as_ref(),
+            _ => None,
+        };
+        let mut rule = Rule::new(point(op), action).times(count.into());
+        rule.when = when;
+        rule.key = item.map(|item| format!("/{item}"));
+        self.clients(host, op)
+            .into_iter()
+            .map(|client| {
+                let rule = rule.clone().for_client(client);
+                self.world
+                    .faults
+                    .add(rule)
+                    .expect("a checked plan makes rules that can be executed")
+            })
+            .collect()
+    }
+
+    /// The store clients of a host that make such calls, of its present life. Registration happens at the
+    /// start, so that of its next life is meant as well.
+    fn clients(&self, host: &str, op: Op) -> Vec<ClientId> {
+        let life = self.process(host).map_or(0, |process| process.life());
+        let puts = matches!(op, Op::PutStart | Op::PutTransfer | Op::PutEnd | Op::PutRevoke);
+        let part = u32::from(host.starts_with("encoder") || puts);
+        let plan = &self.world.plan;
+        let mut clients = vec![client_id(plan, host, life, part)];
+        if op == Op::Register {
+            clients.push(client_id(plan, host, life + 1, part));
+        }
+        clients
+    }
+
+    /// Links to the client are what a request's way depends on.
+    fn disturb(&self, sim: &turmoil::Sim<'_>, [a, b]: [&String; 2], begins: bool) {
+        let other = match (a.as_str(), b.as_str()) {
+            ("client", other) | (other, "client") => other,
+            _ => return,
+        };
+        self.record(sim, other, Event::Disturbed(begins));
+    }
+
+    fn process(&self, host: &str) -> Option<Process> {
+        self.processes.lock().expect("no panic while held").get(host).cloned()
+    }
+
+    fn record(&self, sim: &turmoil::Sim<'_>, host: &str, event: Event) {
+        self.world.recorder.record(time(sim), host, event);
+    }
+}
+
+fn time(sim: &turmoil::Sim<'_>) -> Time {
+    Time::from_origin(sim.elapsed())
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn when(moment: Moment) -> When {
+    match moment {
+        Moment::Before => When::Before,
+        Moment::After => When::After,
+    }
+}
+
+fn point(op: Op) -> Point {
+    match op {
+        Op::PutStart => Point::PutStart,
+        Op::PutTransfer => Point::Write,
+        Op::PutEnd => Point::PutEnd,
+        Op::PutRevoke => Point::PutRevoke,
+        Op::Query => Point::Query,
+        Op::GetTransfer => Point::Read,
+        Op::Exists => Point::Exist,
+        Op::Size => Point::Size,
+        Op::Remove => Point::Remove,
+        Op::Register => Point::Register,
+    }
+}
+
+/// A fault as the timeline writes it: its JSON, which is short and has every field.
+fn describe(fault: &Fault) -> String {
+    serde_json::to_string(fault).expect("a fault is plain data").replace('"', "")
+}

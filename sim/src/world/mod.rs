@@ -1,0 +1,24 @@
+//! The simulated world: the injected parts of [`springtide::env`], the hosts that hold them, and what acts on
+//! them from outside.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`clock`], [`network`], [`device`], [`store`] | the injected world of a simulated process |
+//! | [`process`], [`host`] | one life of a host's software, and what it has at hand |
+//! | [`sim`] | the one place that makes a turmoil simulation |
+//! | [`injector`], [`desk`] | faults by plan |
+//! | [`observer`] | the store's history, pools and counters, looked at between two steps |
+//! | [`run`](mod@run), [`panics`] | from a plan to its outcome |
+
+pub mod clock;
+pub mod desk;
+pub mod device;
+pub mod host;
+pub mod injector;
+pub mod network;
+pub mod observer;
+pub mod panics;
+pub mod process;
+pub mod run;
+pub mod sim;
+pub mod store;

@@ -1,0 +1,161 @@
+//! One run: a world from its plan, stepped to its end, judged on the way.
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use springtide::{
+    connector::{CloseReport, LoadCounters, SaveCounters},
+    env::Time,
+    pool::Usage,
+};
+
+use super::{
+    host::World,
+    injector::Injector,
+    observer::Observer,
+    panics,
+    sim::{self, Processes},
+};
+use crate::{
+    event::Event,
+    oracle::liveness::{OVER, SETTLED},
+    plan::Plan,
+    reach::Reach,
+    recorder::{Keep, Recorded, Recorder, Violation},
+    stats::Stats,
+    trace::Trace,
+};
+
+/// What a run brought.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Hash over every event, and the timeline if it was kept.
+    pub trace: Trace,
+    /// Counts.
+    pub stats: Stats,
+    /// Rare states that were reached.
+    pub reach: Reach,
+    /// The first illegal event.
+    pub violation: Option<Violation>,
+    /// Simulated time.
+    pub simulated: Duration,
+    /// Every event, if they were kept.
+    pub events: Vec<Recorded>,
+    /// The instances at the end, by host.
+    pub finals: BTreeMap<String, Final>,
+}
+
+/// An instance at the end of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Final {
+    /// What saving did since the instance started.
+    pub saves: SaveCounters,
+    /// What loading did.
+    pub loads: LoadCounters,
+    /// Its pools, by owner.
+    pub pools: BTreeMap<&'static str, Usage>,
+    /// How its shutdowns went.
+    pub closed: Vec<CloseReport>,
+}
+
+/// Runs a plan. Everything about the run is decided by the plan.
+///
+/// # Panics
+/// When the plan does not pass its own check: whoever reads or makes one checks it.
+pub fn run(plan: &Plan, keep: Keep) -> Outcome {
+    plan.check().expect("a plan is checked before it runs");
+    let recorder = Recorder::new(plan, keep);
+    let world = Arc::new(World::new(plan.clone(), recorder.clone()));
+    let (mut sim, processes) = sim::build(&world);
+    let stepped = catch_unwind(AssertUnwindSafe(|| steps(&mut sim, &world, &processes)));
+    let simulated = sim.elapsed();
+    if stepped.is_err() {
+        let message = panics::take().unwrap_or_else(|| "a panic without a message".to_owned());
+        recorder.record(Time::from_origin(simulated), "world", Event::Panicked(message));
+        // Its destructors would meet the state that the panic left.
+        std::mem::forget(sim);
+    } else {
+        drop(sim);
+    }
+    let finals = finals(&world);
+    // Instances hold their hosts, and hosts the world.
+    world.instances().clear();
+    recorder.with(|recording| Outcome {
+        trace: std::mem::replace(&mut recording.trace, Trace::new(false)),
+        stats: std::mem::take(&mut recording.stats),
+        reach: std::mem::take(&mut recording.reach),
+        violation: recording.violation.take(),
+        events: std::mem::take(&mut recording.events),
+        simulated,
+        finals,
+    })
+}
+
+/// The phases with the times at which they begin.
+fn phases(plan: &Plan) -> Vec<(u64, &'static str)> {
+    let phases = &plan.phases;
+    vec![
+        (0, "warm up"),
+        (phases.inject_at(), "inject"),
+        (phases.heal_at(), "heal"),
+        (phases.settle_at(), "settle"),
+        (phases.verify_at(), SETTLED),
+        (phases.close_at(), "close"),
+        (phases.end_at(), OVER),
+    ]
+}
+
+fn steps(sim: &mut turmoil::Sim<'_>, world: &Arc<World>, processes: &Processes) {
+    let mut injector = Injector::new(Arc::clone(world), Arc::clone(processes));
+    let mut observer = Observer::new(Arc::clone(world));
+    let mut phases = phases(&world.plan).into_iter().peekable();
+    loop {
+        let now = Time::from_origin(sim.elapsed());
+        while let Some((_, name)) = phases.next_if(|(at, _)| *at <= now.as_millis()) {
+            enter(name, now, world, &mut observer);
+            if name == OVER {
+                return;
+            }
+        }
+        injector.advance(sim);
+        if let Err(error) = sim.step() {
+            let message = format!("a host ended: {error}");
+            world.recorder.record(now, "world", Event::Panicked(message));
+        }
+        observer.look(Time::from_origin(sim.elapsed()));
+        if world.recorder.has_violation() {
+            return;
+        }
+    }
+}
+
+/// What happens between two phases.
+fn enter(name: &'static str, now: Time, world: &World, observer: &mut Observer) {
+    observer.look_closely(now);
+    if name == SETTLED || name == OVER {
+        observer.at_rest(now);
+    }
+    world.recorder.record(now, "world", Event::Phase(name));
+    match name {
+        "heal" => world.faults.heal(),
+        "close" => world.instances().values().for_each(|instance| instance.closing.signal()),
+        _ => {}
+    }
+}
+
+fn finals(world: &World) -> BTreeMap<String, Final> {
+    let instances = world.instances();
+    let finals = instances.iter().map(|(host, instance)| {
+        let (saves, loads) = instance.counters();
+        world.recorder.with(|recording| recording.reach.counters(&saves, &loads));
+        let pools = instance.pools();
+        let pools = pools.iter().map(|(owner, pool)| (*owner, pool.usage())).collect();
+        let closed = instance.closed.lock().expect("no panic while held").clone();
+        (host.clone(), Final { saves, loads, pools, closed })
+    });
+    finals.collect()
+}

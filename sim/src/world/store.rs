@@ -1,0 +1,173 @@
+//! The store client of a process, watched.
+//!
+//! The client itself is the fake store's, over the simulated network. Around each call stands a watcher that
+//! outlives its caller: it tells when memory is lent and when it comes back, hashes the bytes of every put at
+//! both moments (whoever changed them in between wrote into a block under I/O), and counts the calls.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use springtide::{
+    env::{Fence, GetItem, Key, Outcome, PutItem, Store, StoreError, StoreLimits},
+    pool::{Allocation, Region},
+};
+use tokio::sync::oneshot;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::host::Host;
+use crate::event::{Event, TransferEnd};
+
+/// What was asked of the store, counted from outside of the connector.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Items put.
+    pub puts: AtomicU64,
+    /// Bytes of them.
+    pub put_bytes: AtomicU64,
+    /// Items got.
+    pub gets: AtomicU64,
+    /// Keys asked for with `exists`.
+    pub exists: AtomicU64,
+    /// Keys asked for with `size`.
+    pub sizes: AtomicU64,
+}
+
+/// A watched client.
+#[derive(Clone, Debug)]
+pub struct SimStore<S> {
+    inner: S,
+    host: Host,
+    tally: Arc<Tally>,
+}
+
+impl<S: Store> SimStore<S> {
+    /// Watches `inner`, a client of a process of `host`.
+    pub fn new(inner: S, host: Host) -> Self {
+        Self { inner, host, tally: Arc::default() }
+    }
+
+    /// What was asked of it so far.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.tally
+    }
+
+    /// Runs a call in a task of its own, so that it is watched to its end whatever its caller does.
+    async fn watch<T: Send + 'static>(&self, call: impl Future<Output = T> + Send + 'static) -> T {
+        let (done, result) = oneshot::channel();
+        self.host.process.spawn(Box::pin(async move {
+            // Whoever waited may have let go; what the call gives back goes where it belongs.
+            drop(done.send(call.await));
+        }));
+        match result.await {
+            Ok(result) => result,
+            // Only the end of the process ends its tasks.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+fn add(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}
+
+/// A hash of all bytes of an allocation.
+fn hash(allocation: &Allocation) -> u64 {
+    let mut bytes = vec![0; allocation.len() as usize];
+    allocation.read_at(0, &mut bytes);
+    xxh3_64(&bytes)
+}
+
+/// What is remembered of an item while its transfer runs.
+struct Lent {
+    key: String,
+    bytes: u64,
+    hash: Option<u64>,
+}
+
+impl Lent {
+    fn begin(host: &Host, key: &Key, memory: &Allocation, put: bool) -> Self {
+        let key = host.world.short(key.as_str());
+        let bytes = memory.len();
+        host.record(Event::TransferBegan { key: key.clone(), bytes, put });
+        Self { key, bytes, hash: put.then(|| hash(memory)) }
+    }
+
+    fn end<T>(self, host: &Host, outcome: &Outcome<T>) {
+        let Self { key, bytes, hash: before } = self;
+        let end = match outcome {
+            Outcome::Ended { buffer, .. } if before.is_some_and(|it| it != hash(buffer)) => {
+                TransferEnd::SourceChanged
+            }
+            Outcome::Ended { result: Ok(_), .. } => TransferEnd::Ended("ok".to_owned()),
+            Outcome::Ended { result: Err(error), .. } => TransferEnd::Ended(error.code.to_string()),
+            Outcome::Uncertain { error, .. } => TransferEnd::Uncertain(error.code.to_string()),
+        };
+        host.record(Event::TransferEnded { key, bytes, put: before.is_some(), end });
+    }
+}
+
+impl<S: Store> Store for SimStore<S> {
+    fn limits(&self) -> StoreLimits {
+        self.inner.limits()
+    }
+
+    async fn register(&self, region: Arc<Region>) -> Result<(), StoreError> {
+        self.inner.register(region).await
+    }
+
+    async fn unregister(&self, region: Arc<Region>) -> Result<(), StoreError> {
+        self.inner.unregister(region).await
+    }
+
+    async fn put(&self, items: Vec<PutItem>) -> Vec<Outcome<()>> {
+        add(&self.tally.puts, items.len() as u64);
+        add(&self.tally.put_bytes, items.iter().map(|item| item.source.len()).sum());
+        let (inner, host) = (self.inner.clone(), self.host.clone());
+        self.watch(async move {
+            let lent: Vec<Lent> = items
+                .iter()
+                .map(|item| Lent::begin(&host, &item.key, &item.source, true))
+                .collect();
+            let outcomes = inner.put(items).await;
+            lent.into_iter().zip(&outcomes).for_each(|(lent, outcome)| lent.end(&host, outcome));
+            outcomes
+        })
+        .await
+    }
+
+    async fn get(&self, items: Vec<GetItem>) -> Vec<Outcome<u64>> {
+        add(&self.tally.gets, items.len() as u64);
+        let (inner, host) = (self.inner.clone(), self.host.clone());
+        self.watch(async move {
+            let lent: Vec<Lent> =
+                items.iter().map(|item| Lent::begin(&host, &item.key, &item.dest, false)).collect();
+            let outcomes = inner.get(items).await;
+            lent.into_iter().zip(&outcomes).for_each(|(lent, outcome)| lent.end(&host, outcome));
+            outcomes
+        })
+        .await
+    }
+
+    async fn exists(&self, keys: Vec<Key>) -> Vec<Result<bool, StoreError>> {
+        add(&self.tally.exists, keys.len() as u64);
+        self.inner.exists(keys).await
+    }
+
+    async fn size(&self, key: Key) -> Result<u64, StoreError> {
+        add(&self.tally.sizes, 1);
+        self.inner.size(key).await
+    }
+
+    async fn remove(&self, key: Key, force: bool) -> Result<(), StoreError> {
+        self.inner.remove(key, force).await
+    }
+
+    async fn close(&self) -> Fence {
+        self.inner.close().await
+    }
+}
