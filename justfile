@@ -11,7 +11,7 @@ _list:
 sim *ARGS:
     cargo run --profile sim --package springtide-sim --bin sim -- "$@"
 
-# Run all that CI runs: meta, lint, unit, scenarios, mutants, in this order
+# Run all that CI runs: meta, lint, unit, scenarios, mutants, real, in this order
 test:
     ci/all
 
@@ -26,6 +26,10 @@ lint:
 # Run unit, property, integration and documentation tests (or those that ARGS select)
 unit *ARGS:
     ci/unit "$@"
+
+# Run the connector on the real Mooncake Store, two processes over tcp (ARGS select tests)
+real *ARGS:
+    ci/real "$@"
 
 # Check sizes, recipes, links and forbidden words, which no compiler looks at
 tidy:
