@@ -175,7 +175,7 @@ impl MooncakeConfig {
 
     /// Checks all that can be checked before Mooncake is called: what would end the process, what may be
     /// pinned (`region_bytes` more than this configuration says), and whether the master answers. Blocks as
-    /// long as [`probe_server`](crate::backend::probe_server) does.
+    /// long as [`probe_server`] does.
     ///
     /// # Errors
     /// [`MooncakeError`].
