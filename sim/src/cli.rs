@@ -73,6 +73,9 @@ pub enum Command {
         /// The first seed
         #[arg(long, value_name = "SEED", default_value_t = 0)]
         seed: u64,
+        /// Leave the scenarios out
+        #[arg(long)]
+        random_only: bool,
         /// Comparisons side by side [default: the number of cores]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
         jobs: Option<u64>,

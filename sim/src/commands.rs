@@ -62,7 +62,13 @@ pub fn execute(cli: Cli) -> ExitCode {
         _ if cfg!(not(tokio_unstable)) => Err(UsageError::Build),
         None if cli.run.list => list(out),
         None => run(&cli.run, out),
-        Some(Command::Meta { plans, seed, jobs }) => meta(seed, plans, threads(jobs), out),
+        Some(Command::Meta { plans, seed, random_only, jobs }) => {
+            let scenarios = scenario::all().filter(|_| !random_only).map(job);
+            // An expectation is of no interest here.
+            let scenarios = scenarios.map(|job| Job { expect: None, ..job });
+            let compared = scenarios.chain(random(seed, plans)).collect();
+            meta(compared, threads(jobs), out)
+        }
         Some(Command::Faults) => faults(out),
         Some(Command::Plan { seed }) => print_plan(seed, out),
     };
@@ -192,11 +198,7 @@ fn trace(jobs: &[Job], out: &mut impl Write) -> Result<u8, UsageError> {
 }
 
 /// Runs every plan twice and compares the traces; shows the first difference.
-fn meta(seed: u64, plans: u64, threads: usize, out: &mut impl Write) -> Result<u8, UsageError> {
-    let mut jobs: Vec<Job> = scenario::all().map(job).collect();
-    jobs.extend(random(seed, plans));
-    // An expectation is of no interest here.
-    jobs.iter_mut().for_each(|job| job.expect = None);
+fn meta(jobs: Vec<Job>, threads: usize, out: &mut impl Write) -> Result<u8, UsageError> {
     let progress = progress(2 * jobs.len() as u64);
     let done = |_: &Verdict| {
         progress.inc(1);

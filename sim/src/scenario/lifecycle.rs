@@ -114,8 +114,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
-        name: "f120_a_worker_stands_still",
-        rows: &["F064"],
+        name: "f118_an_instance_stands_still",
+        rows: &["F118"],
         text: "an instance that stands still for a second goes on where it was",
         make: |plan| {
             plan.ask(300, &["a"])

@@ -136,8 +136,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
-        name: "f130_a_stranger_under_the_key",
-        rows: &["F030"],
+        name: "f049_a_stranger_under_the_key",
+        rows: &["F049"],
         text: "meaningless bytes under an item's key are a miss, and are replaced by the item",
         make: |plan| {
             plan.fault(300, Fault::Plant { item: "a".into(), bytes: ROWS * 64 + 64 })

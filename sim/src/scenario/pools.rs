@@ -142,7 +142,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
-        name: "f043_somebody_else_holds_the_pool",
+        name: "f038_somebody_else_holds_the_pool",
         rows: &["F038"],
         text: "while others hold the pool loads are misses, and the engine makes progress",
         make: |plan| {

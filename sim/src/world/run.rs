@@ -136,10 +136,11 @@ fn steps(sim: &mut turmoil::Sim<'_>, world: &Arc<World>, processes: &Processes) 
 /// What happens between two phases.
 fn enter(name: &'static str, now: Time, world: &World, observer: &mut Observer) {
     observer.look_closely(now);
+    // What has not ended is told before what it still holds.
+    world.recorder.record(now, "world", Event::Phase(name));
     if name == SETTLED || name == OVER {
         observer.at_rest(now);
     }
-    world.recorder.record(now, "world", Event::Phase(name));
     match name {
         "heal" => world.faults.heal(),
         "close" => world.instances().values().for_each(|instance| instance.closing.signal()),

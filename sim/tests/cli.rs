@@ -1,0 +1,186 @@
+//! The command line: exit codes, errors that name the field, output for people and for programs.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use springtide_sim::{
+    plan::{Fault, Item, Op, Plan, Request, Scheduled, Workload},
+    scenario,
+};
+
+fn sim(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sim"));
+    command.args(args).env("CARGO_TARGET_DIR", directory("out"));
+    command.output().expect("the simulator starts")
+}
+
+fn directory(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("the output is text")
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("the output is text")
+}
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+/// Writes a plan's text to a file of its own.
+fn file(name: &str, text: &str) -> String {
+    let path = directory(name);
+    std::fs::write(&path, text).expect("a plan file");
+    path.display().to_string()
+}
+
+/// A short plan with one request.
+fn plan() -> Plan {
+    let mut plan = Plan::base("test", Workload::W6);
+    plan.phases.settle_ms = 3_000;
+    plan.requests.push(Request {
+        at_ms: 600,
+        encoder: 0,
+        prefill: 0,
+        items: vec![Item { id: "a".into(), rows: 1024 }],
+        decode_steps: 1,
+        abort_after_ms: None,
+        preempt: false,
+        early: false,
+    });
+    plan
+}
+
+#[test]
+fn help() {
+    let output = sim(&["--help"]);
+    assert_eq!(code(&output), Some(0));
+    insta::assert_snapshot!(out(&output));
+}
+
+#[test]
+fn kinds_of_fault() {
+    let output = sim(&["faults"]);
+    assert_eq!(code(&output), Some(0));
+    insta::assert_snapshot!(out(&output));
+}
+
+#[test]
+fn the_list_names_every_scenario() {
+    let list = out(&sim(&["--list"]));
+    let listed: Vec<&str> = list.lines().filter_map(|line| line.split(' ').next()).collect();
+    let names: Vec<&str> = scenario::all().map(|scenario| scenario.name).collect();
+    assert_eq!(listed, names);
+}
+
+#[test]
+fn an_unknown_scenario_is_a_usage_error() {
+    let output = sim(&["--scenario", "f999_nothing"]);
+    assert_eq!(code(&output), Some(2));
+    let errors = errors(&output);
+    assert!(errors.starts_with("error: --scenario: expected one of f001_"), "{errors}");
+    assert!(errors.trim_end().ends_with("got f999_nothing"), "{errors}");
+}
+
+#[test]
+fn a_missing_value_is_a_usage_error() {
+    for args in [&["--seed"][..], &["plan"], &["--jobs", "0"], &["--unknown"]] {
+        assert_eq!(code(&sim(args)), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn bad_plan_files_are_usage_errors_that_name_the_field() {
+    let good = plan().to_json();
+    let bad = [
+        ("version", good.replace("\"version\": 1", "\"version\": 2")),
+        ("unknown", good.replace("\"seed\": 0", "\"seed\": 0, \"sede\": 1")),
+        ("range", good.replace("\"replicas\": 1", "\"replicas\": 9")),
+        ("missing", good.replace("\"tick_ms\": 2,", "")),
+        ("json", good.replace("\"name\"", "name")),
+    ];
+    let mut messages = String::new();
+    for (name, text) in bad {
+        let output = sim(&["--plan", &file(&format!("{name}.json"), &text)]);
+        assert_eq!(code(&output), Some(2), "{name}");
+        messages += &errors(&output);
+    }
+    let absent = sim(&["--plan", "no/such/plan.json"]);
+    assert_eq!(code(&absent), Some(2));
+    messages += &errors(&absent);
+    insta::assert_snapshot!(messages);
+}
+
+#[test]
+fn a_seed_gives_the_same_hash_twice() {
+    let last = |output: &Output| out(output).lines().last().map(str::to_owned);
+    let (first, second) = (sim(&["--seed", "7"]), sim(&["--seed", "7"]));
+    assert_eq!(code(&first), Some(0));
+    assert_eq!(last(&first), last(&second));
+    let line = last(&first).unwrap();
+    assert!(line.starts_with("0 violations in 1 plans, trace hash "), "{line}");
+}
+
+#[test]
+fn the_hash_does_not_depend_on_the_threads() {
+    let hash = |jobs| {
+        let output = sim(&["--seed", "20", "--plans", "4", "--jobs", jobs, "--json"]);
+        assert_eq!(code(&output), Some(0));
+        let report: serde_json::Value = serde_json::from_str(&out(&output)).expect("JSON");
+        assert_eq!(report["runs"].as_array().map(Vec::len), Some(4));
+        assert_eq!(report["violations"].as_array().map(Vec::len), Some(0));
+        report["trace_hash"].as_str().map(str::to_owned)
+    };
+    assert_eq!(hash("1"), hash("4"));
+}
+
+#[test]
+fn plans_run_twice_do_not_differ() {
+    let output = sim(&["meta", "--plans", "3", "--random-only"]);
+    assert_eq!(code(&output), Some(0), "{}", out(&output));
+    assert!(out(&output).starts_with("no difference in 3 plans run twice, trace hash "), "{}", out(&output));
+}
+
+#[test]
+fn a_violation_exits_1_and_leaves_a_plan_that_violates_again() {
+    // Without checksums nobody notices a byte that changes on its way.
+    let mut plan = plan();
+    plan.connector.payload_checksum = false;
+    let (host, op) = ("prefill0".to_owned(), Op::GetTransfer);
+    let fault =
+        Fault::FlippedByte { host, op, position: 40_000, item: None, count: 9, for_ms: 1_000 };
+    plan.faults.push(Scheduled { at_ms: 550, fault });
+    let output = sim(&["--json", "--plan", &file("violates.json", &plan.to_json())]);
+    assert_eq!(code(&output), Some(1));
+    let report: serde_json::Value = serde_json::from_str(&out(&output)).expect("JSON");
+    let violation = &report["violations"][0];
+    assert_eq!(violation["oracle"], "I2");
+    assert!(violation["event"].as_u64().is_some_and(|event| event > 0), "{violation}");
+    assert!(violation["history"].as_array().is_some_and(|lines| !lines.is_empty()));
+    let replay = violation["plan_file"].as_str().expect("a plan file");
+    let again = sim(&["--trace", "--plan", replay]);
+    assert_eq!(code(&again), Some(1));
+    let text = out(&again);
+    assert!(text.contains("I2 integrity violated by test"), "{text}");
+    assert!(
+        text.contains("delivered m0/a bfloat16[1024, 32] to rank 0: differs from byte"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_request_that_never_ends_exits_3() {
+    let mut plan = plan();
+    plan.engine.encode_us_per_row = 10_000;
+    plan.engine.encoder_timeout_ms = 100;
+    plan.engine.prefill_timeout_ms = 60_000;
+    plan.requests[0].early = true;
+    let output = sim(&["--plan", &file("late.json", &plan.to_json())]);
+    assert_eq!(code(&output), Some(3), "{}", out(&output));
+    assert!(out(&output).contains("I5 liveness violated by test"));
+}

@@ -1,0 +1,133 @@
+//! Whole runs: scenarios, determinism, timelines, the table of scenarios.
+
+use std::{collections::BTreeSet, ops::ControlFlow, path::Path, thread};
+
+use springtide_sim::{
+    campaign::{Job, campaign, run_fresh},
+    generate::generate,
+    plan::{Fault, Plan, PlanError, Scheduled, Workload},
+    recorder::Keep,
+    scenario,
+    world::run::Outcome,
+};
+
+fn run(plan: &Plan) -> Outcome {
+    run_fresh(plan, Keep::Everything)
+}
+
+#[test]
+fn every_scenario_is_as_expected() {
+    let jobs: Vec<Job> = scenario::all()
+        .map(|scenario| Job { plan: scenario.plan(), expect: Some(scenario.expect) })
+        .collect();
+    let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let verdicts = campaign(&jobs, threads, directory, &|_| ControlFlow::Continue(()));
+    let failures: Vec<String> = verdicts
+        .iter()
+        .filter_map(|verdict| {
+            let failure = verdict.failure.as_ref()?;
+            Some(format!("{}: {}", verdict.label(), failure.violation.message))
+        })
+        .collect();
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[test]
+fn the_same_plan_does_the_same_beside_others() {
+    for seed in [3, 11] {
+        let plan = generate(seed);
+        let alone = run(&plan);
+        let together: Vec<Outcome> = thread::scope(|scope| {
+            let runs: Vec<_> = (0..3)
+                .map(|n| {
+                    let plan = if n == 1 { generate(seed + 1) } else { plan.clone() };
+                    scope.spawn(move || run(&plan))
+                })
+                .collect();
+            runs.into_iter().map(|run| run.join().unwrap()).collect()
+        });
+        for other in [&together[0], &together[2]] {
+            assert_eq!(alone.trace.difference(&other.trace), None, "seed {seed}");
+            assert_eq!(alone.trace.hash(), other.trace.hash(), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_was_read_does_what_the_written_one_did() {
+    let plan = generate(5);
+    let read = Plan::from_json(&plan.to_json()).unwrap();
+    assert_eq!(run(&plan).trace.hash(), run(&read).trace.hash());
+}
+
+#[test]
+fn another_seed_of_the_same_plan_changes_no_content() {
+    // The seed of a plan feeds turmoil and the store's placement only.
+    let plan = scenario::find("f085_two_producers_of_one_key").unwrap().plan();
+    let other = Plan { seed: plan.seed + 1, ..plan.clone() };
+    assert_eq!(run(&plan).stats.saved, run(&other).stats.saved);
+}
+
+#[test]
+fn timelines_of_three_scenarios() {
+    for name in [
+        "f001_timeout_while_put_runs",
+        "f049_a_damaged_object_is_removed",
+        "f089_the_master_restarts_under_a_reader",
+    ] {
+        let outcome = run(&scenario::find(name).unwrap().plan());
+        insta::assert_snapshot!(name, outcome.trace.lines().join("\n"));
+    }
+}
+
+#[test]
+fn errors_name_field_expectation_and_value() {
+    let mut messages = Vec::new();
+    let mut refused = |change: fn(&mut Plan)| {
+        let mut plan = Plan::base("test", Workload::W1);
+        change(&mut plan);
+        match plan.check() {
+            Err(error @ PlanError::Range { .. }) => messages.push(error.to_string()),
+            other => panic!("expected a field out of range, got {other:?}"),
+        }
+    };
+    refused(|plan| plan.topology.encoders = 0);
+    refused(|plan| plan.topology.namespaces = 2);
+    refused(|plan| plan.connector.unit_payload_bytes = 500);
+    refused(|plan| plan.store.put_release_ms = 1);
+    refused(|plan| plan.phases.settle_ms = 400_000);
+    refused(|plan| {
+        let fault = Fault::Pause { host: "encoder7".into(), for_ms: 10 };
+        plan.faults.push(Scheduled { at_ms: 600, fault });
+    });
+    refused(|plan| {
+        let fault = Fault::Pause { host: "encoder0".into(), for_ms: 9_999 };
+        plan.faults.push(Scheduled { at_ms: 600, fault });
+    });
+    refused(|plan| {
+        let fault = Fault::Crash { host: "client".into(), for_ms: 10 };
+        plan.faults.push(Scheduled { at_ms: 600, fault });
+    });
+    insta::assert_snapshot!(messages.join("\n"));
+}
+
+#[test]
+fn every_scenario_is_named_after_a_row_and_documented() {
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scenarios.md"));
+    let text = text.expect("docs/scenarios.md");
+    let documented: BTreeSet<&str> = text.lines().filter(|line| line.starts_with("| F")).collect();
+    let mut expected = BTreeSet::new();
+    for scenario in scenario::all() {
+        let first = scenario.name.split('_').next().unwrap().to_uppercase();
+        assert!(scenario.rows.contains(&first.as_str()), "{} is not of {first}", scenario.name);
+        for row in scenario.rows {
+            expected.insert(format!("| {row} | `{}` | {} |", scenario.name, scenario.text));
+        }
+    }
+    let expected: BTreeSet<&str> = expected.iter().map(String::as_str).collect();
+    let missing: Vec<_> = expected.difference(&documented).collect();
+    let stale: Vec<_> = documented.difference(&expected).collect();
+    assert!(missing.is_empty() && stale.is_empty(), "missing {missing:#?}, stale {stale:#?}");
+}
