@@ -143,7 +143,11 @@ fn the_hash_does_not_depend_on_the_threads() {
 fn plans_run_twice_do_not_differ() {
     let output = sim(&["meta", "--plans", "3", "--random-only"]);
     assert_eq!(code(&output), Some(0), "{}", out(&output));
-    assert!(out(&output).starts_with("no difference in 3 plans run twice, trace hash "), "{}", out(&output));
+    assert!(
+        out(&output).starts_with("no difference in 3 plans run twice, trace hash "),
+        "{}",
+        out(&output)
+    );
 }
 
 #[test]
