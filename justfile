@@ -11,7 +11,7 @@ _list:
 sim *ARGS:
     cargo run --profile sim --package springtide-sim --bin sim -- "$@"
 
-# Run all that CI runs: meta, lint, unit, scenarios, mutants, in this order
+# Run all that CI runs: meta, lint, unit, loom, shuttle, scenarios, mutants, real, in this order
 test:
     ci/all
 
@@ -27,6 +27,10 @@ lint:
 unit *ARGS:
     ci/unit "$@"
 
+# Run the connector on the real Mooncake Store, two processes over tcp (ARGS select tests)
+real *ARGS:
+    ci/real "$@"
+
 # Check sizes, recipes, links and forbidden words, which no compiler looks at
 tidy:
     ci/unit --package springtide --test tidy
@@ -34,6 +38,14 @@ tidy:
 # Switch known bugs on, one at a time: the simulator must catch each (--list, --only NAME, --json)
 mutants *ARGS:
     ci/mutants "$@"
+
+# Prove the shared state: every interleaving of each model, and known bugs that they must find (--list, --only, --more N)
+loom *ARGS:
+    ci/loom "$@"
+
+# Run the pool and the connector under random schedules of 4 to 8 threads (or the tests that ARGS select)
+shuttle *ARGS:
+    ci/shuttle "$@"
 
 # Show the snapshots that a test run found changed; `just snapshots accept` takes them over
 snapshots *ARGS:

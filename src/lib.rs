@@ -8,6 +8,7 @@
 //! | [`pool`] | the buddy pool of registered memory, its leases and eviction | nothing |
 //! | [`sync`] | the synchronisation primitives, switchable | nothing |
 //! | [`connector`] | saving, waiting, looking up, loading | [`env`](mod@env), [`pool`] |
+//! | [`backend`] | production implementations of the store | [`env`](mod@env) |
 //! | [`runtime`] | production implementations of the injected world | [`env`](mod@env) |
 //!
 //! # Example
@@ -73,6 +74,7 @@
 //! # }
 //! ```
 
+pub mod backend;
 pub mod connector;
 pub mod env;
 pub mod pool;

@@ -60,7 +60,7 @@ fn each_missing_symbol_is_named() {
     for name in FUNCTIONS {
         let rename = vec![format!("-D{name}=renamed")];
         let file = format!("lib_without_{name}.so");
-        let Some(path) = common::build_echo("missing_symbol", &file, &rename) else { return };
+        let Some(path) = common::build("echo.c", "missing_symbol", &file, &rename) else { return };
         // SAFETY: built from echo.c, which has no initialisers.
         let error = unsafe { Library::open(&path) }.expect_err("one function is missing");
         assert_eq!(error, LoadError::Symbols { path: path.clone(), missing: vec![name] });
@@ -75,7 +75,9 @@ fn each_missing_symbol_is_named() {
 #[test]
 fn all_missing_symbols_are_named() {
     let renames = FUNCTIONS.map(|name| format!("-D{name}=other_{name}"));
-    let Some(path) = common::build_echo("missing_symbol", "libother.so", &renames) else { return };
+    let Some(path) = common::build("echo.c", "missing_symbol", "libother.so", &renames) else {
+        return;
+    };
     // SAFETY: built from echo.c, which has no initialisers.
     let error = unsafe { Library::open(&path) }.expect_err("every function is missing");
     assert_eq!(error, LoadError::Symbols { path, missing: FUNCTIONS.to_vec() });
@@ -91,14 +93,14 @@ fn from_env_needs_the_variable() {
 
 #[test]
 fn from_env_opens_what_the_variable_names() {
-    let Some(path) = common::build_echo("from_env", "libnamed.so", &[]) else { return };
+    let Some(path) = common::build("echo.c", "from_env", "libnamed.so", &[]) else { return };
     let found = probe("from_env", &[(LIBRARY_VARIABLE, &path)]);
     assert_eq!(found, Ok(path.display().to_string()));
 }
 
 #[test]
 fn load_follows_the_search_path() {
-    let Some(path) = common::build_echo("search_path", DEFAULT_LIBRARY, &[]) else { return };
+    let Some(path) = common::build("echo.c", "search_path", DEFAULT_LIBRARY, &[]) else { return };
     let directory = path.parent().expect("it was built in a directory");
     let found = probe("load", &[("LD_LIBRARY_PATH", directory)]);
     assert_eq!(found, Ok(DEFAULT_LIBRARY.to_owned()));

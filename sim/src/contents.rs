@@ -10,9 +10,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::event::Check;
 
+/// Bytes by model, identifier and length.
+type Made = BTreeMap<(u32, String, u64), Arc<[u8]>>;
+
 /// The bytes of every item, made once.
 #[derive(Clone, Debug, Default)]
-pub struct Contents(Arc<Mutex<BTreeMap<(u32, String, u64), Arc<[u8]>>>>);
+pub struct Contents(Arc<Mutex<Made>>);
 
 impl Contents {
     /// The bytes that an encoder of `model` makes of an item, `bytes` of them.

@@ -4,12 +4,7 @@
 //! is validated before anybody can see it; a bad one is removed from the store, since a put over it would
 //! not repair it.
 
-use std::{
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard},
-};
-
-use tokio::sync::Notify;
+use std::pin::pin;
 
 use super::{
     config::Config,
@@ -23,6 +18,7 @@ use super::{
 use crate::{
     env::{Clock, Env, ErrorCode, GetItem, Key, Outcome, Store, Time},
     pool::{AllocError, Lease, QuarantineCause},
+    sync::{Arc, Mutex, MutexGuard, Notify, PoisonError},
 };
 
 pub(super) struct Fetcher<E: Env> {
@@ -73,7 +69,7 @@ impl<E: Env> Fetcher<E> {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // A panic while the lock is held is a bug that must not turn into a second one here.
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stops accepting, drains for at most half of the time left, closes the store, gives the memory back.

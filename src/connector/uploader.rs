@@ -3,13 +3,7 @@
 //! One driver task turns the machine's actions into store calls, each in a task of its own that owns what it
 //! moves. Memory is where its upload is: in a device copy, in a store call, or here between the two.
 
-use std::{
-    collections::BTreeMap,
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard},
-};
-
-use tokio::sync::Notify;
+use std::{collections::BTreeMap, pin::pin};
 
 use super::{
     config::Config,
@@ -24,6 +18,7 @@ use super::{
 use crate::{
     env::{Clock, Device, Env, Key, Outcome, PutItem, Store, StoreError, TensorSpec, Time},
     pool::{AllocError, Lease, QuarantineCause},
+    sync::{Arc, Mutex, MutexGuard, Notify, PoisonError},
 };
 
 pub(super) struct Uploader<E: Env> {
@@ -189,7 +184,7 @@ impl<E: Env> Uploader<E> {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic while the lock is held is a bug that must not turn into a second one here.
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn refusal(&self, state: &State, spec: &TensorSpec, len: u64) -> Option<DropReason> {

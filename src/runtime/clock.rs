@@ -31,12 +31,34 @@ impl Clock for TokioClock {
     }
 
     fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send {
-        let at = self.origin.checked_add(deadline.since_origin());
+        // A timer centuries ahead is not "never": a paused clock would run through them.
+        let at = if deadline == Time::NEVER {
+            None
+        } else {
+            self.origin.checked_add(deadline.since_origin())
+        };
         async move {
             match at {
                 Some(at) => tokio::time::sleep_until(at).await,
                 None => std::future::pending().await,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn never_is_no_timer() {
+        let clock = TokioClock::new();
+        // As far as an idle runtime with a paused clock would jump for a timer there.
+        tokio::time::advance(Duration::from_secs(600 * 365 * 24 * 3600)).await;
+        assert_eq!(clock.now(), Time::NEVER);
+        let mut never = pin!(clock.sleep_until(Time::NEVER));
+        assert!(poll_fn(|cx| Poll::Ready(never.as_mut().poll(cx))).await.is_pending());
     }
 }

@@ -156,7 +156,7 @@ impl Prefill {
         let requests_max = self.host.world.plan.engine.batch_requests_max as usize;
         let mut still_waiting = Vec::new();
         let mut candidates = std::mem::take(&mut self.waiting).into_iter();
-        while let Some(mut active) = candidates.next() {
+        for mut active in candidates.by_ref() {
             let missing = self.missing(&active.arrival.job.items);
             if pass.requests >= requests_max || !self.cache.has_room(missing.len()) {
                 // Those behind are not even asked for.

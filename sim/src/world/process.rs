@@ -125,11 +125,12 @@ impl Process {
 
     /// Drops what is left of a dead process, in order.
     fn bury(&self) {
-        while let Some((_, task)) = {
+        loop {
+            // Not under the lock: a destructor may end other tasks.
             let first = self.tasks().futures.pop_first();
-            first
-        } {
-            drop(task);
+            if first.is_none() {
+                return;
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{Arc, Mutex},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use super::{
@@ -46,7 +46,7 @@ fn builder(plan: &Plan) -> turmoil::Builder {
     let mut builder = turmoil::Builder::new();
     builder
         .rng_seed(plan.seed)
-        .epoch(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000))
+        .epoch(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000))
         .tick_duration(Duration::from_millis(plan.link.tick_ms))
         .simulation_duration(duration)
         .min_message_latency(latency)

@@ -193,6 +193,8 @@ impl Evictor {
         first
             .or_else(|| self.next_in_main(log, search, evictable))
             .or_else(|| self.next_in_small(log, search, evictable))
+            // What the small queue has just passed on is the last that can go.
+            .or_else(|| self.next_in_main(log, search, evictable))
     }
 
     fn next_in_small(

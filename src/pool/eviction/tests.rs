@@ -74,6 +74,15 @@ fn s3_fifo_lets_one_time_residents_pass_through_the_small_queue() {
 }
 
 #[test]
+fn s3_fifo_finds_victims_where_every_resident_is_used_often() {
+    // The small queue is within its share, so that the (empty) main queue is looked at first.
+    let mut order = Order::new(EvictionPolicy::S3Fifo, 40);
+    (0..3).for_each(|index| order.insert(index));
+    order.touch(&[0, 0, 1, 1, 2, 2]);
+    assert_eq!(order.evict(9), [0, 1, 2]);
+}
+
+#[test]
 fn s3_fifo_gives_main_residents_a_round_per_access() {
     let mut order = Order::new(EvictionPolicy::S3Fifo, 10);
     (0..4).for_each(|index| order.insert(index));

@@ -1,0 +1,2 @@
+/* A shared library that is no Mooncake Store. */
+int other(void) { return 0; }

@@ -1,0 +1,25 @@
+//! Implementations of [`Store`](crate::env::Store) for production.
+//!
+//! | type | keeps objects in | shared by |
+//! |---|---|---|
+//! | [`MooncakeStore`] | Mooncake Store, through its C ABI | everybody with the same master |
+//! | [`DiskStore`] | a directory | the instances that mount it |
+//! | [`BlockingStore`] | whatever its [`Blocking`] calls reach | – |
+
+mod batches;
+mod blocking;
+mod disk;
+mod disk_files;
+mod mooncake;
+mod probe;
+mod threads;
+
+pub use self::{
+    blocking::{Blocking, BlockingConfig, BlockingStore},
+    disk::{DiskConfig, DiskStore},
+    mooncake::{
+        MOONCAKE_FRAGMENTS_MAX, MooncakeCalls, MooncakeConfig, MooncakeError, MooncakeStore,
+        Protocol,
+    },
+    probe::probe_server,
+};
