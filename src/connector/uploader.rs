@@ -80,13 +80,18 @@ impl<E: Env> Uploader<E> {
         let len = object::object_bytes(&spec);
         let (ticket, upload, lease) = {
             let mut state = self.lock();
-            if let Some(ticket) = state.saves.join(&key) {
-                return ticket;
-            }
-            if let Some(reason) = self.refusal(&state, &spec, len) {
+            if let Some(reason) = self.unsuitable(&spec, len) {
                 return state.saves.refuse(key, reason);
             }
             let now = self.env.clock().now();
+            if let Some(ticket) = state.saves.join(&key, len, now) {
+                drop(state);
+                self.wake.notify_one();
+                return ticket;
+            }
+            if let Some(reason) = state.saves.refusal() {
+                return state.saves.refuse(key, reason);
+            }
             if let Some(ticket) = self.reuse(&mut state, &key, len, now) {
                 drop(state);
                 self.wake.notify_one();
@@ -176,13 +181,13 @@ impl<E: Env> Uploader<E> {
         self.memory.close(&self.env, abandoned, deadline).await
     }
 
-    /// Ends the driver. Running operations keep what they own.
+    /// Ends the driver, and all tickets. Running operations keep what they own.
     pub(super) fn stop(&self) {
         let mut state = self.lock();
-        state.saves.close();
+        state.saves.stop();
         state.stopped = true;
         drop(state);
-        self.wake.notify_one();
+        self.notify();
     }
 
     // -- inside ----------------------------------------------------------------------------------------
@@ -192,7 +197,8 @@ impl<E: Env> Uploader<E> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn refusal(&self, state: &State, spec: &TensorSpec, len: u64) -> Option<DropReason> {
+    /// Why such a tensor is never saved.
+    fn unsuitable(&self, spec: &TensorSpec, len: u64) -> Option<DropReason> {
         let namespace = &self.config.namespace;
         if spec.bytes() == 0 {
             Some(DropReason::Empty)
@@ -203,7 +209,7 @@ impl<E: Env> Uploader<E> {
         } else if !self.memory.takes(len) {
             Some(DropReason::TooLarge)
         } else {
-            state.saves.refusal()
+            None
         }
     }
 
