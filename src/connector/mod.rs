@@ -14,6 +14,7 @@
 //!   load: key ─▶ resident? ─▶ lease ─▶ get ─▶ validate ─▶ resident, pinned ─▶ copy ─▶ acknowledged ─▶ unpinned
 //! ```
 
+mod calls;
 mod config;
 mod fetcher;
 mod key;

@@ -12,6 +12,7 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
+    calls::{self, NoAnswer, bounded},
     config::Config,
     memory::{CloseReport, Memory, StartError},
     object::{self, HEADER_BYTES, Header},
@@ -43,6 +44,8 @@ struct State {
     /// Memory that is neither in a copy nor in a store call.
     leases: BTreeMap<UploadId, Lease>,
     evicted: u64,
+    /// No copy from the device has ended without saying that it is over.
+    device_idle: bool,
     stopped: bool,
 }
 
@@ -55,6 +58,7 @@ impl<E: Env> Uploader<E> {
             residents: Residents::default(),
             leases: BTreeMap::new(),
             evicted: 0,
+            device_idle: true,
             stopped: false,
         };
         let uploader = Arc::new(Self {
@@ -109,17 +113,25 @@ impl<E: Env> Uploader<E> {
             let (ticket, upload) = state.saves.open(key.clone(), len, fragments, false, now);
             (ticket, upload, lease)
         };
-        let copy = self.env.device().copy_out(tensor, ready, lease.into_transfer(), HEADER_BYTES);
+        let device = self.env.device();
+        let dest = lease.into_transfer();
+        let copy = calls::start(|| device.copy_out(tensor, ready, dest, HEADER_BYTES));
         let uploader = Arc::clone(self);
         self.env.spawn(Box::pin(async move {
             let limit = uploader.env.clock().now() + uploader.config.io_timeout;
-            let copied = match uploader.env.clock().timeout_at(limit, copy).await {
+            let copied = match calls::finish(&uploader.env, limit, copy).await {
                 Ok(Outcome::Ended { buffer, result: Ok(()) }) => Some(buffer),
                 Ok(Outcome::Uncertain { buffer, .. }) => {
                     buffer.quarantine(QuarantineCause::Uncertain);
+                    uploader.device_unsure();
                     None
                 }
-                Ok(Outcome::Ended { .. }) | Err(_) => None,
+                Err(NoAnswer::Panicked) => {
+                    uploader.device_unsure();
+                    None
+                }
+                // Late: the device owns the memory until the copy is over.
+                Ok(Outcome::Ended { .. }) | Err(NoAnswer::Late) => None,
             };
             uploader.copied(upload, key, spec, copied).await;
         }));
@@ -178,7 +190,8 @@ impl<E: Env> Uploader<E> {
             }
         };
         self.stop();
-        self.memory.close(&self.env, abandoned, deadline).await
+        let device_idle = self.lock().device_idle;
+        self.memory.close(&self.env, abandoned, device_idle, deadline).await
     }
 
     /// Ends the driver, and all tickets. Running operations keep what they own.
@@ -195,6 +208,14 @@ impl<E: Env> Uploader<E> {
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic while the lock is held is a bug that must not turn into a second one here.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// A copy from the device may still write into the region, and nothing will say when it is over: the
+    /// mapping must outlive the process's use of it, whatever the store says of its own I/O.
+    fn device_unsure(&self) {
+        if std::mem::replace(&mut self.lock().device_idle, false) {
+            std::mem::forget(Arc::clone(self.memory.pool.region()));
+        }
     }
 
     /// Why such a tensor is never saved.
@@ -299,7 +320,7 @@ impl<E: Env> Uploader<E> {
 
     async fn exists(&self, keys: Vec<Key>) -> Vec<Result<bool, StoreError>> {
         let limit = self.env.clock().now() + self.config.io_timeout;
-        let answers = self.env.clock().timeout_at(limit, self.env.store().exists(keys)).await;
+        let answers = bounded(&self.env, limit, || self.env.store().exists(keys)).await;
         answers.unwrap_or_default()
     }
 
@@ -322,7 +343,7 @@ impl<E: Env> Uploader<E> {
             }
         }
         let limit = self.env.clock().now() + self.config.io_timeout;
-        let outcomes = self.env.clock().timeout_at(limit, self.env.store().put(items)).await;
+        let outcomes = bounded(&self.env, limit, || self.env.store().put(items)).await;
         let now = self.env.clock().now();
         let mut state = self.lock();
         for (id, outcome) in zip_ids(ids, outcomes.unwrap_or_default()) {

@@ -4,9 +4,10 @@
 //! consumer's copies from the shared region to the device ([`load`](Worker::load)). Every rank loads; only
 //! rank 0 saves, since all ranks hold the same tensor.
 
-use std::{pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use super::{
+    calls,
     config::Config,
     key::Namespace,
     memory::{CloseReport, StartError, close_client},
@@ -16,7 +17,7 @@ use super::{
     uploader::Uploader,
 };
 use crate::{
-    env::{Device, DeviceError, Env, Time},
+    env::{Clock, Device, DeviceError, Env, Time},
     pool::{Mapper, Pool, StaleHandle, View},
 };
 
@@ -30,6 +31,7 @@ struct Handle<E: Env> {
     uploader: Option<Arc<Uploader<E>>>,
     /// On a consumer.
     mapper: Option<Mapper>,
+    io_timeout: Duration,
 }
 
 impl<E: Env> Clone for Worker<E> {
@@ -85,6 +87,9 @@ pub enum DeliverError {
     /// The device did not copy.
     #[error("{0}")]
     Device(#[from] DeviceError),
+    /// The device did not answer within the I/O timeout. The copy may still run.
+    #[error("the device did not answer")]
+    NoAnswer,
 }
 
 impl<E: Env> Worker<E> {
@@ -100,12 +105,12 @@ impl<E: Env> Worker<E> {
                 needed: "a mapping of the scheduler's region",
             });
         }
-        let namespace = Namespace::new(&config.namespace);
+        let (namespace, io_timeout) = (Namespace::new(&config.namespace), config.io_timeout);
         let uploader = match config.role.saves() && config.rank == 0 {
             true => Some(Uploader::start(env.clone(), config).await?),
             false => None,
         };
-        Ok(Self(Arc::new(Handle { env, namespace, uploader, mapper })))
+        Ok(Self(Arc::new(Handle { env, namespace, uploader, mapper, io_timeout })))
     }
 
     /// Begins to save an item once `ready` has come. Never waits and never fails: what cannot be saved ends
@@ -132,7 +137,7 @@ impl<E: Env> Worker<E> {
     }
 
     /// Copies the orders of a step from the shared region into their tensors. All copies are started before
-    /// the first is awaited.
+    /// the first is awaited; each ends within the I/O timeout.
     pub async fn load(&self, targets: Vec<LoadTarget<E::Device>>) -> Vec<Delivery> {
         let started: Vec<_> = targets.into_iter().map(|target| self.start_load(target)).collect();
         let mut deliveries = Vec::with_capacity(started.len());
@@ -180,9 +185,12 @@ impl<E: Env> Worker<E> {
         let LoadTarget { order, tensor, free } = target;
         let id = order.id;
         let copy = self.view(&order, &tensor).map(|view| {
-            let copy = self.0.env.device().copy_in(view.clone(), HEADER_BYTES, tensor, free);
+            let env = self.0.env.clone();
+            let deadline = env.clock().now() + self.0.io_timeout;
+            let device = env.device();
+            let copy = calls::start(|| device.copy_in(view.clone(), HEADER_BYTES, tensor, free));
             Box::pin(async move {
-                copy.await?;
+                calls::finish(&env, deadline, copy).await.map_err(|_| DeliverError::NoAnswer)??;
                 // The promise held to the end of the copy, or the bytes are not to be trusted.
                 Ok(view.check()?)
             }) as Pin<Box<dyn Future<Output = Result<(), DeliverError>> + Send>>
