@@ -68,6 +68,31 @@ pub(super) async fn close_client<E: Env>(env: &E, deadline: Time) -> CloseReport
     CloseReport { abandoned: 0, fence, released_bytes: 0, leaked_bytes: 0 }
 }
 
+/// Closes once, however often it is asked to: a store client must not be closed twice.
+#[derive(Default)]
+pub(super) struct Closing(tokio::sync::Mutex<Option<CloseReport>>);
+
+impl Closing {
+    /// Runs `close` unless that has been done; its report. A call beside a running one waits for it until its
+    /// own `deadline`, when it knows no more than that `bytes` are still mapped.
+    pub(super) async fn once<E: Env>(
+        &self,
+        env: &E,
+        deadline: Time,
+        bytes: u64,
+        close: impl Future<Output = CloseReport> + Send,
+    ) -> CloseReport {
+        let Ok(mut done) = env.clock().timeout_at(deadline, self.0.lock()).await else {
+            let fence = Fence::Unknown;
+            return CloseReport { abandoned: 0, fence, released_bytes: 0, leaked_bytes: bytes };
+        };
+        match *done {
+            Some(report) => report,
+            None => *done.insert(close.await),
+        }
+    }
+}
+
 /// A registered pool and how objects are laid out in it.
 pub(super) struct Memory {
     pub(super) pool: Pool,

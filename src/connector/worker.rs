@@ -10,7 +10,7 @@ use super::{
     calls,
     config::Config,
     key::Namespace,
-    memory::{CloseReport, StartError, close_client},
+    memory::{CloseReport, Closing, StartError, close_client},
     object::{HEADER_BYTES, object_bytes},
     requests::{LoadOrder, OrderId},
     saves::{SaveCounters, SaveReport, Ticket},
@@ -32,6 +32,7 @@ struct Handle<E: Env> {
     /// On a consumer.
     mapper: Option<Mapper>,
     io_timeout: Duration,
+    closing: Closing,
 }
 
 impl<E: Env> Clone for Worker<E> {
@@ -110,7 +111,14 @@ impl<E: Env> Worker<E> {
             true => Some(Uploader::start(env.clone(), config).await?),
             false => None,
         };
-        Ok(Self(Arc::new(Handle { env, namespace, uploader, mapper, io_timeout })))
+        Ok(Self(Arc::new(Handle {
+            env,
+            namespace,
+            uploader,
+            mapper,
+            io_timeout,
+            closing: Closing::default(),
+        })))
     }
 
     /// Begins to save an item once `ready` has come. Never waits and never fails: what cannot be saved ends
@@ -172,12 +180,17 @@ impl<E: Env> Worker<E> {
     }
 
     /// Stops accepting, drains, closes the store, unregisters and frees the pool, in this order and by
-    /// `deadline`. What cannot be proven idle by then stays mapped.
+    /// `deadline`. What cannot be proven idle by then stays mapped. A second call closes nothing and returns
+    /// the first one's report.
     pub async fn close(&self, deadline: Time) -> CloseReport {
-        match &self.0.uploader {
-            Some(uploader) => uploader.close(deadline).await,
-            None => close_client(&self.0.env, deadline).await,
-        }
+        let bytes = self.pool().map_or(0, |pool| pool.region().len());
+        let close = async {
+            match &self.0.uploader {
+                Some(uploader) => uploader.close(deadline).await,
+                None => close_client(&self.0.env, deadline).await,
+            }
+        };
+        self.0.closing.once(&self.0.env, deadline, bytes, close).await
     }
 
     /// Starts one copy. What is awaited later borrows nothing: the copy runs from here on.
