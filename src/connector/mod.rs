@@ -38,5 +38,5 @@ pub use self::{
     requests::{Availability, ItemDecision, ItemRequest, LoadOrder, OrderId, StepPlan},
     saves::{DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, Ticket},
     scheduler::{Scheduler, SchedulerGauges},
-    worker::{DeliverError, Delivery, LoadTarget, Worker},
+    worker::{DeliverError, Delivery, LoadTarget, StepWork, Worker},
 };

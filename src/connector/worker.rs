@@ -4,7 +4,12 @@
 //! consumer's copies from the shared region to the device ([`load`](Worker::load)). Every rank loads; only
 //! rank 0 saves, since all ranks hold the same tensor.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use super::{
     calls,
@@ -12,7 +17,7 @@ use super::{
     key::Namespace,
     memory::{CloseReport, Closing, StartError, close_client},
     object::{HEADER_BYTES, object_bytes},
-    requests::{LoadOrder, OrderId},
+    requests::{LoadOrder, OrderId, StepPlan},
     saves::{SaveCounters, SaveReport, Ticket},
     uploader::Uploader,
 };
@@ -32,7 +37,24 @@ struct Handle<E: Env> {
     /// On a consumer.
     mapper: Option<Mapper>,
     io_timeout: Duration,
+    sent: Mutex<Sent>,
     closing: Closing,
+}
+
+/// What the last step asked of this rank, and which of it has been done.
+#[derive(Default)]
+struct Sent {
+    orders: BTreeSet<OrderId>,
+    delivered: BTreeSet<OrderId>,
+}
+
+/// What a step asks of one rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepWork {
+    /// To be copied.
+    pub load: Vec<LoadOrder>,
+    /// Copied in an earlier step: to be acknowledged again, and nothing else.
+    pub done: Vec<OrderId>,
 }
 
 impl<E: Env> Clone for Worker<E> {
@@ -117,6 +139,7 @@ impl<E: Env> Worker<E> {
             uploader,
             mapper,
             io_timeout,
+            sent: Mutex::default(),
             closing: Closing::default(),
         })))
     }
@@ -144,8 +167,21 @@ impl<E: Env> Worker<E> {
         }
     }
 
-    /// Copies the orders of a step from the shared region into their tensors. All copies are started before
-    /// the first is awaited; each ends within the I/O timeout.
+    /// What a step's plan asks of this rank. An engine that schedules ahead sends an order again before the
+    /// first copy's acknowledgement has come back; by the time of the second copy the memory may be another
+    /// item's, and the engine may have dropped the tensor. So an order is copied once.
+    pub fn due(&self, plan: &StepPlan) -> StepWork {
+        let mut sent = self.sent();
+        sent.orders = plan.orders.iter().map(|order| order.id).collect();
+        let Sent { orders, delivered } = &mut *sent;
+        // Plans hold all that is not acknowledged: what is missing here never comes again.
+        delivered.retain(|id| orders.contains(id));
+        let load = plan.orders.iter().filter(|order| !delivered.contains(&order.id));
+        StepWork { load: load.cloned().collect(), done: delivered.iter().copied().collect() }
+    }
+
+    /// Copies the orders of a step, as [`Worker::due`] gives them, from the shared region into their tensors.
+    /// All copies are started before the first is awaited; each ends within the I/O timeout.
     pub async fn load(&self, targets: Vec<LoadTarget<E::Device>>) -> Vec<Delivery> {
         let started: Vec<_> = targets.into_iter().map(|target| self.start_load(target)).collect();
         let mut deliveries = Vec::with_capacity(started.len());
@@ -154,6 +190,10 @@ impl<E: Env> Worker<E> {
                 Ok(copy) => copy.await,
                 Err(error) => Err(error),
             };
+            let mut sent = self.sent();
+            if result.is_ok() && sent.orders.contains(&order) {
+                sent.delivered.insert(order);
+            }
             deliveries.push(Delivery { order, result });
         }
         deliveries
@@ -209,6 +249,10 @@ impl<E: Env> Worker<E> {
             }) as Pin<Box<dyn Future<Output = Result<(), DeliverError>> + Send>>
         });
         (id, copy)
+    }
+
+    fn sent(&self) -> std::sync::MutexGuard<'_, Sent> {
+        self.0.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn view(
