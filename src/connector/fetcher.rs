@@ -7,6 +7,7 @@
 use std::pin::pin;
 
 use super::{
+    calls::bounded,
     config::Config,
     key::Namespace,
     loads::{Action, FetchEnd, Loads},
@@ -96,7 +97,7 @@ impl<E: Env> Fetcher<E> {
             }
         };
         self.stop();
-        self.memory.close(&self.env, abandoned, deadline).await
+        self.memory.close(&self.env, abandoned, true, deadline).await
     }
 
     /// Ends the driver. Running operations keep what they own.
@@ -160,8 +161,8 @@ impl<E: Env> Fetcher<E> {
 
     async fn lookup(&self, keys: Vec<Key>) {
         let limit = self.now() + self.config.io_timeout;
-        let call = self.env.store().exists(keys.clone());
-        let answers = self.env.clock().timeout_at(limit, call).await.unwrap_or_default();
+        let call = || self.env.store().exists(keys.clone());
+        let answers = bounded(&self.env, limit, call).await.unwrap_or_default();
         let mut answers = answers.into_iter();
         for key in keys {
             // A store that does not answer is no answer: the same as an unreachable one.
@@ -172,8 +173,8 @@ impl<E: Env> Fetcher<E> {
 
     async fn size(&self, key: Key) {
         let limit = self.now() + self.config.io_timeout;
-        let call = self.env.store().size(key.clone());
-        let answer = self.env.clock().timeout_at(limit, call).await;
+        let call = || self.env.store().size(key.clone());
+        let answer = bounded(&self.env, limit, call).await;
         let answer = answer.unwrap_or(Err(self.no_answer()));
         self.event(|loads, now| loads.sized(&key, answer, now));
     }
@@ -189,8 +190,8 @@ impl<E: Env> Fetcher<E> {
         }
         let keys: Vec<Key> = items.iter().map(|item| item.key.clone()).collect();
         let limit = self.now() + self.config.io_timeout;
-        let call = self.env.store().get(items);
-        let outcomes = self.env.clock().timeout_at(limit, call).await.unwrap_or_default();
+        let call = || self.env.store().get(items);
+        let outcomes = bounded(&self.env, limit, call).await.unwrap_or_default();
         let mut outcomes = outcomes.into_iter();
         for key in keys {
             // Keeps the item until those who wait for it have pinned it.
@@ -265,8 +266,8 @@ impl<E: Env> Fetcher<E> {
     async fn remove(&self, key: Key, rejection: Rejection) {
         tracing::warn!(%key, reason = rejection.name(), "removing a bad object");
         let limit = self.now() + self.config.io_timeout;
-        let call = self.env.store().remove(key, true);
-        let done = matches!(self.env.clock().timeout_at(limit, call).await, Ok(Ok(())));
+        let call = || self.env.store().remove(key, true);
+        let done = matches!(bounded(&self.env, limit, call).await, Ok(Ok(())));
         self.event(|loads, _| loads.removed(done));
     }
 }

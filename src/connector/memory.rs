@@ -5,7 +5,11 @@
 
 use std::sync::Arc;
 
-use super::{config::Config, residents::Residents};
+use super::{
+    calls::{NoAnswer, bounded},
+    config::Config,
+    residents::Residents,
+};
 use crate::{
     env::{Clock, Env, Fence, Store, StoreError, StoreLimits, Time},
     pool::{AllocError, Contiguity, Lease, Pool, PoolConfig, PoolError},
@@ -59,9 +63,34 @@ pub struct CloseReport {
 
 /// Closes the store client of a process that has no pool.
 pub(super) async fn close_client<E: Env>(env: &E, deadline: Time) -> CloseReport {
-    let fence = env.clock().timeout_at(deadline, env.store().close()).await;
+    let fence = bounded(env, deadline, || env.store().close()).await;
     let fence = fence.unwrap_or(Fence::Unknown);
     CloseReport { abandoned: 0, fence, released_bytes: 0, leaked_bytes: 0 }
+}
+
+/// Closes once, however often it is asked to: a store client must not be closed twice.
+#[derive(Default)]
+pub(super) struct Closing(tokio::sync::Mutex<Option<CloseReport>>);
+
+impl Closing {
+    /// Runs `close` unless that has been done; its report. A call beside a running one waits for it until its
+    /// own `deadline`, when it knows no more than that `bytes` are still mapped.
+    pub(super) async fn once<E: Env>(
+        &self,
+        env: &E,
+        deadline: Time,
+        bytes: u64,
+        close: impl Future<Output = CloseReport> + Send,
+    ) -> CloseReport {
+        let Ok(mut done) = env.clock().timeout_at(deadline, self.0.lock()).await else {
+            let fence = Fence::Unknown;
+            return CloseReport { abandoned: 0, fence, released_bytes: 0, leaked_bytes: bytes };
+        };
+        match *done {
+            Some(report) => report,
+            None => *done.insert(close.await),
+        }
+    }
 }
 
 /// A registered pool and how objects are laid out in it.
@@ -82,11 +111,10 @@ impl Memory {
         let pool = Pool::new(&PoolConfig { max_extents, ..config.clone() })?;
         let region = Arc::clone(pool.region());
         let bytes = region.len();
-        let register = env.store().register(Arc::clone(&region));
-        match env.clock().timeout_at(limit, register).await {
+        match bounded(env, limit, || env.store().register(Arc::clone(&region))).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(StartError::Register { bytes, error }),
-            Err(_elapsed) => {
+            Err(NoAnswer::Late | NoAnswer::Panicked) => {
                 // It may still be registered later: the mapping must outlive this attempt.
                 std::mem::forget(region);
                 return Err(StartError::RegisterTimeout { bytes });
@@ -119,11 +147,13 @@ impl Memory {
         self.limits.object_bytes_max.is_none_or(|max| len <= max)
     }
 
-    /// Closes the store and gives the region back, or leaks it.
+    /// Closes the store and gives the region back, or leaks it. The store's fence covers its own I/O: without
+    /// `device_idle`, what is quarantined stays so, and the region mapped.
     pub(super) async fn close<E: Env>(
         &self,
         env: &E,
         abandoned: usize,
+        device_idle: bool,
         deadline: Time,
     ) -> CloseReport {
         let mut report = close_client(env, deadline).await;
@@ -131,9 +161,13 @@ impl Memory {
         report.abandoned = abandoned;
         report.leaked_bytes = region.len();
         if report.fence == Fence::Fenced {
-            report.released_bytes = self.pool.release_quarantine();
-            let unregister = env.store().unregister(Arc::clone(&region));
-            if let Ok(Ok(())) = env.clock().timeout_at(deadline, unregister).await {
+            if device_idle {
+                report.released_bytes = self.pool.release_quarantine();
+            }
+            let unregister = || env.store().unregister(Arc::clone(&region));
+            if let Ok(Ok(())) = bounded(env, deadline, unregister).await
+                && device_idle
+            {
                 report.leaked_bytes = 0;
                 return report;
             }

@@ -14,6 +14,7 @@
 //!   load: key ─▶ resident? ─▶ lease ─▶ get ─▶ validate ─▶ resident, pinned ─▶ copy ─▶ acknowledged ─▶ unpinned
 //! ```
 
+mod calls;
 mod config;
 mod fetcher;
 mod key;
@@ -37,5 +38,5 @@ pub use self::{
     requests::{Availability, ItemDecision, ItemRequest, LoadOrder, OrderId, StepPlan},
     saves::{DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, Ticket},
     scheduler::{Scheduler, SchedulerGauges},
-    worker::{DeliverError, Delivery, LoadTarget, Worker},
+    worker::{DeliverError, Delivery, LoadTarget, StepWork, Worker},
 };

@@ -110,6 +110,8 @@ pub(super) struct Requests {
     promised: BTreeSet<(String, String)>,
     /// Mirror of the engine's own encoder cache.
     engine_holds: BTreeSet<String>,
+    /// What has entered it in this scheduling pass.
+    entered: BTreeSet<String>,
     orders: BTreeMap<OrderId, Order>,
     next_order: u64,
 }
@@ -126,6 +128,7 @@ impl Requests {
             current: String::new(),
             promised: BTreeSet::new(),
             engine_holds: BTreeSet::new(),
+            entered: BTreeSet::new(),
             orders: BTreeMap::new(),
             next_order: 0,
         }
@@ -159,6 +162,8 @@ impl Requests {
             let decided = self.decision(request, &item.identifier);
             if matches!(decided, None | Some(Decision::Ordered)) {
                 self.begin(request, item, loads, pool, now);
+            } else if self.is_of_another_length(request, item) {
+                self.refuse_second(request, &item.identifier, loads);
             } else if let Some(Decision::Waiting { deadline, .. }) = decided
                 && *deadline <= now
             {
@@ -195,6 +200,7 @@ impl Requests {
     /// The engine has allocated its cache for the item, to encode it or to load it.
     pub(super) fn allocated(&mut self, request: &str, identifier: &str, loads: &mut Loads) {
         self.engine_holds.insert(identifier.to_owned());
+        self.entered.insert(identifier.to_owned());
         if !self.promised.remove(&(request.to_owned(), identifier.to_owned())) {
             return;
         }
@@ -216,10 +222,12 @@ impl Requests {
         }
     }
 
-    /// Ends the scheduling pass: `freed` has left the engine's own cache.
+    /// Ends the scheduling pass: `freed` has left the engine's own cache. What left and came back in the same
+    /// pass is there: workers drop before they load and encode.
     pub(super) fn build_step(&mut self, freed: &[String]) -> StepPlan {
         self.promised.clear();
-        for identifier in freed {
+        let entered = std::mem::take(&mut self.entered);
+        for identifier in freed.iter().filter(|identifier| !entered.contains(*identifier)) {
             self.engine_holds.remove(identifier);
         }
         StepPlan { orders: self.orders.values().map(|order| order.load.clone()).collect() }
@@ -302,6 +310,31 @@ impl Requests {
         }
     }
 
+    /// Whether an item that the request has asked for already was of another length then. The engine keeps one
+    /// tensor under one identifier: it cannot be both.
+    fn is_of_another_length(&self, request: &str, item: &ItemRequest) -> bool {
+        let before = match self.decision(request, &item.identifier) {
+            Some(Decision::Waiting { len, .. }) => *len,
+            Some(Decision::Ready { pin, .. }) => pin.len(),
+            _ => return false,
+        };
+        let spec = self.namespace.spec(item.rows);
+        !spec.is_ok_and(|spec| object::object_bytes(&spec) == before)
+    }
+
+    /// Takes back what has been decided for an item, which is asked for in a second length. What `has_item`
+    /// has answered in this pass stands.
+    fn refuse_second(&mut self, request: &str, identifier: &str, loads: &mut Loads) {
+        if self.promised.contains(&(request.to_owned(), identifier.to_owned())) {
+            return;
+        }
+        if !matches!(self.decision(request, identifier), Some(Decision::Waiting { .. })) {
+            loads.counters.lookups += 1;
+            loads.counters.waiting += 1;
+        }
+        self.decide_local(request, identifier, MissReason::WrongSpec, loads);
+    }
+
     /// Looks at an item for the first time, or anew after the engine has dropped it.
     fn begin(
         &mut self,
@@ -324,6 +357,9 @@ impl Requests {
         let deadline = now + (self.patience - early);
         let key = self.namespace.key(&item.identifier);
         let len = object::object_bytes(&spec);
+        if len > pool.region().len() {
+            return self.decide_local(request, &item.identifier, MissReason::TooLarge, loads);
+        }
         self.set(request, &item.identifier, Decision::Waiting { key, len, spec, deadline });
         self.look_again(request, &item.identifier, loads, pool, now);
         if matches!(self.decision(request, &item.identifier), Some(Decision::Ready { .. })) {

@@ -13,7 +13,7 @@ use super::{
     config::Config,
     fetcher::{Fetcher, State},
     loads::LoadCounters,
-    memory::{CloseReport, StartError, close_client},
+    memory::{CloseReport, Closing, StartError, close_client},
     requests::{Availability, ItemDecision, ItemRequest, OrderId, StepPlan},
 };
 use crate::{
@@ -28,6 +28,7 @@ struct Handle<E: Env> {
     env: E,
     /// `None` on a pure producer: it loads nothing, pins nothing and opens no pool.
     fetcher: Option<Arc<Fetcher<E>>>,
+    closing: Closing,
 }
 
 impl<E: Env> Clone for Scheduler<E> {
@@ -55,7 +56,7 @@ impl<E: Env> Scheduler<E> {
             true => Some(Fetcher::start(env.clone(), config).await?),
             false => None,
         };
-        Ok(Self(Arc::new(Handle { env, fetcher })))
+        Ok(Self(Arc::new(Handle { env, fetcher, closing: Closing::default() })))
     }
 
     /// Read access to the pool for the workers of this process. Workers in other processes open the region by
@@ -144,12 +145,17 @@ impl<E: Env> Scheduler<E> {
     }
 
     /// Stops accepting, drains, closes the store, unregisters and frees the pool, in this order and by
-    /// `deadline`. What cannot be proven idle by then stays mapped.
+    /// `deadline`. What cannot be proven idle by then stays mapped. A second call closes nothing and returns
+    /// the first one's report.
     pub async fn close(&self, deadline: Time) -> CloseReport {
-        match &self.0.fetcher {
-            Some(fetcher) => fetcher.close(deadline).await,
-            None => close_client(&self.0.env, deadline).await,
-        }
+        let bytes = self.pool().map_or(0, |pool| pool.region().len());
+        let close = async {
+            match &self.0.fetcher {
+                Some(fetcher) => fetcher.close(deadline).await,
+                None => close_client(&self.0.env, deadline).await,
+            }
+        };
+        self.0.closing.once(&self.0.env, deadline, bytes, close).await
     }
 
     fn with<R>(&self, fetcher: &Fetcher<E>, call: impl FnOnce(&mut State) -> R) -> R {

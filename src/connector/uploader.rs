@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, pin::pin};
 
 use super::{
+    calls::{self, NoAnswer, bounded},
     config::Config,
     memory::{CloseReport, Memory, StartError},
     object::{self, HEADER_BYTES, Header},
@@ -38,6 +39,8 @@ struct State {
     /// Memory that is neither in a copy nor in a store call.
     leases: BTreeMap<UploadId, Lease>,
     evicted: u64,
+    /// No copy from the device has ended without saying that it is over.
+    device_idle: bool,
     stopped: bool,
 }
 
@@ -50,6 +53,7 @@ impl<E: Env> Uploader<E> {
             residents: Residents::default(),
             leases: BTreeMap::new(),
             evicted: 0,
+            device_idle: true,
             stopped: false,
         };
         let uploader = Arc::new(Self {
@@ -75,13 +79,18 @@ impl<E: Env> Uploader<E> {
         let len = object::object_bytes(&spec);
         let (ticket, upload, lease) = {
             let mut state = self.lock();
-            if let Some(ticket) = state.saves.join(&key) {
-                return ticket;
-            }
-            if let Some(reason) = self.refusal(&state, &spec, len) {
+            if let Some(reason) = self.unsuitable(&spec, len) {
                 return state.saves.refuse(key, reason);
             }
             let now = self.env.clock().now();
+            if let Some(ticket) = state.saves.join(&key, len, now) {
+                drop(state);
+                self.wake.notify_one();
+                return ticket;
+            }
+            if let Some(reason) = state.saves.refusal() {
+                return state.saves.refuse(key, reason);
+            }
             if let Some(ticket) = self.reuse(&mut state, &key, len, now) {
                 drop(state);
                 self.wake.notify_one();
@@ -99,17 +108,25 @@ impl<E: Env> Uploader<E> {
             let (ticket, upload) = state.saves.open(key.clone(), len, fragments, false, now);
             (ticket, upload, lease)
         };
-        let copy = self.env.device().copy_out(tensor, ready, lease.into_transfer(), HEADER_BYTES);
+        let device = self.env.device();
+        let dest = lease.into_transfer();
+        let copy = calls::start(|| device.copy_out(tensor, ready, dest, HEADER_BYTES));
         let uploader = Arc::clone(self);
         self.env.spawn(Box::pin(async move {
             let limit = uploader.env.clock().now() + uploader.config.io_timeout;
-            let copied = match uploader.env.clock().timeout_at(limit, copy).await {
+            let copied = match calls::finish(&uploader.env, limit, copy).await {
                 Ok(Outcome::Ended { buffer, result: Ok(()) }) => Some(buffer),
                 Ok(Outcome::Uncertain { buffer, .. }) => {
                     buffer.quarantine(QuarantineCause::Uncertain);
+                    uploader.device_unsure();
                     None
                 }
-                Ok(Outcome::Ended { .. }) | Err(_) => None,
+                Err(NoAnswer::Panicked) => {
+                    uploader.device_unsure();
+                    None
+                }
+                // Late: the device owns the memory until the copy is over.
+                Ok(Outcome::Ended { .. }) | Err(NoAnswer::Late) => None,
             };
             uploader.copied(upload, key, spec, copied).await;
         }));
@@ -168,16 +185,17 @@ impl<E: Env> Uploader<E> {
             }
         };
         self.stop();
-        self.memory.close(&self.env, abandoned, deadline).await
+        let device_idle = self.lock().device_idle;
+        self.memory.close(&self.env, abandoned, device_idle, deadline).await
     }
 
-    /// Ends the driver. Running operations keep what they own.
+    /// Ends the driver, and all tickets. Running operations keep what they own.
     pub(super) fn stop(&self) {
         let mut state = self.lock();
-        state.saves.close();
+        state.saves.stop();
         state.stopped = true;
         drop(state);
-        self.wake.notify_one();
+        self.notify();
     }
 
     // -- inside ----------------------------------------------------------------------------------------
@@ -187,7 +205,16 @@ impl<E: Env> Uploader<E> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refusal(&self, state: &State, spec: &TensorSpec, len: u64) -> Option<DropReason> {
+    /// A copy from the device may still write into the region, and nothing will say when it is over: the
+    /// mapping must outlive the process's use of it, whatever the store says of its own I/O.
+    fn device_unsure(&self) {
+        if std::mem::replace(&mut self.lock().device_idle, false) {
+            std::mem::forget(Arc::clone(self.memory.pool.region()));
+        }
+    }
+
+    /// Why such a tensor is never saved.
+    fn unsuitable(&self, spec: &TensorSpec, len: u64) -> Option<DropReason> {
         let namespace = &self.config.namespace;
         if spec.bytes() == 0 {
             Some(DropReason::Empty)
@@ -198,7 +225,7 @@ impl<E: Env> Uploader<E> {
         } else if !self.memory.takes(len) {
             Some(DropReason::TooLarge)
         } else {
-            state.saves.refusal()
+            None
         }
     }
 
@@ -288,7 +315,7 @@ impl<E: Env> Uploader<E> {
 
     async fn exists(&self, keys: Vec<Key>) -> Vec<Result<bool, StoreError>> {
         let limit = self.env.clock().now() + self.config.io_timeout;
-        let answers = self.env.clock().timeout_at(limit, self.env.store().exists(keys)).await;
+        let answers = bounded(&self.env, limit, || self.env.store().exists(keys)).await;
         answers.unwrap_or_default()
     }
 
@@ -311,7 +338,7 @@ impl<E: Env> Uploader<E> {
             }
         }
         let limit = self.env.clock().now() + self.config.io_timeout;
-        let outcomes = self.env.clock().timeout_at(limit, self.env.store().put(items)).await;
+        let outcomes = bounded(&self.env, limit, || self.env.store().put(items)).await;
         let now = self.env.clock().now();
         let mut state = self.lock();
         for (id, outcome) in zip_ids(ids, outcomes.unwrap_or_default()) {

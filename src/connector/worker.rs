@@ -4,19 +4,25 @@
 //! consumer's copies from the shared region to the device ([`load`](Worker::load)). Every rank loads; only
 //! rank 0 saves, since all ranks hold the same tensor.
 
-use std::{pin::Pin, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use super::{
+    calls,
     config::Config,
     key::Namespace,
-    memory::{CloseReport, StartError, close_client},
+    memory::{CloseReport, Closing, StartError, close_client},
     object::{HEADER_BYTES, object_bytes},
-    requests::{LoadOrder, OrderId},
+    requests::{LoadOrder, OrderId, StepPlan},
     saves::{SaveCounters, SaveReport, Ticket},
     uploader::Uploader,
 };
 use crate::{
-    env::{Device, DeviceError, Env, Time},
+    env::{Clock, Device, DeviceError, Env, Time},
     pool::{Mapper, Pool, StaleHandle, View},
 };
 
@@ -30,6 +36,25 @@ struct Handle<E: Env> {
     uploader: Option<Arc<Uploader<E>>>,
     /// On a consumer.
     mapper: Option<Mapper>,
+    io_timeout: Duration,
+    sent: Mutex<Sent>,
+    closing: Closing,
+}
+
+/// What the last step asked of this rank, and which of it has been done.
+#[derive(Default)]
+struct Sent {
+    orders: BTreeSet<OrderId>,
+    delivered: BTreeSet<OrderId>,
+}
+
+/// What a step asks of one rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepWork {
+    /// To be copied.
+    pub load: Vec<LoadOrder>,
+    /// Copied in an earlier step: to be acknowledged again, and nothing else.
+    pub done: Vec<OrderId>,
 }
 
 impl<E: Env> Clone for Worker<E> {
@@ -85,6 +110,9 @@ pub enum DeliverError {
     /// The device did not copy.
     #[error("{0}")]
     Device(#[from] DeviceError),
+    /// The device did not answer within the I/O timeout. The copy may still run.
+    #[error("the device did not answer")]
+    NoAnswer,
 }
 
 impl<E: Env> Worker<E> {
@@ -100,12 +128,20 @@ impl<E: Env> Worker<E> {
                 needed: "a mapping of the scheduler's region",
             });
         }
-        let namespace = Namespace::new(&config.namespace);
+        let (namespace, io_timeout) = (Namespace::new(&config.namespace), config.io_timeout);
         let uploader = match config.role.saves() && config.rank == 0 {
             true => Some(Uploader::start(env.clone(), config).await?),
             false => None,
         };
-        Ok(Self(Arc::new(Handle { env, namespace, uploader, mapper })))
+        Ok(Self(Arc::new(Handle {
+            env,
+            namespace,
+            uploader,
+            mapper,
+            io_timeout,
+            sent: Mutex::default(),
+            closing: Closing::default(),
+        })))
     }
 
     /// Begins to save an item once `ready` has come. Never waits and never fails: what cannot be saved ends
@@ -131,8 +167,21 @@ impl<E: Env> Worker<E> {
         }
     }
 
-    /// Copies the orders of a step from the shared region into their tensors. All copies are started before
-    /// the first is awaited.
+    /// What a step's plan asks of this rank. An engine that schedules ahead sends an order again before the
+    /// first copy's acknowledgement has come back; by the time of the second copy the memory may be another
+    /// item's, and the engine may have dropped the tensor. So an order is copied once.
+    pub fn due(&self, plan: &StepPlan) -> StepWork {
+        let mut sent = self.sent();
+        sent.orders = plan.orders.iter().map(|order| order.id).collect();
+        let Sent { orders, delivered } = &mut *sent;
+        // Plans hold all that is not acknowledged: what is missing here never comes again.
+        delivered.retain(|id| orders.contains(id));
+        let load = plan.orders.iter().filter(|order| !delivered.contains(&order.id));
+        StepWork { load: load.cloned().collect(), done: delivered.iter().copied().collect() }
+    }
+
+    /// Copies the orders of a step, as [`Worker::due`] gives them, from the shared region into their tensors.
+    /// All copies are started before the first is awaited; each ends within the I/O timeout.
     pub async fn load(&self, targets: Vec<LoadTarget<E::Device>>) -> Vec<Delivery> {
         let started: Vec<_> = targets.into_iter().map(|target| self.start_load(target)).collect();
         let mut deliveries = Vec::with_capacity(started.len());
@@ -141,6 +190,10 @@ impl<E: Env> Worker<E> {
                 Ok(copy) => copy.await,
                 Err(error) => Err(error),
             };
+            let mut sent = self.sent();
+            if result.is_ok() && sent.orders.contains(&order) {
+                sent.delivered.insert(order);
+            }
             deliveries.push(Delivery { order, result });
         }
         deliveries
@@ -167,12 +220,17 @@ impl<E: Env> Worker<E> {
     }
 
     /// Stops accepting, drains, closes the store, unregisters and frees the pool, in this order and by
-    /// `deadline`. What cannot be proven idle by then stays mapped.
+    /// `deadline`. What cannot be proven idle by then stays mapped. A second call closes nothing and returns
+    /// the first one's report.
     pub async fn close(&self, deadline: Time) -> CloseReport {
-        match &self.0.uploader {
-            Some(uploader) => uploader.close(deadline).await,
-            None => close_client(&self.0.env, deadline).await,
-        }
+        let bytes = self.pool().map_or(0, |pool| pool.region().len());
+        let close = async {
+            match &self.0.uploader {
+                Some(uploader) => uploader.close(deadline).await,
+                None => close_client(&self.0.env, deadline).await,
+            }
+        };
+        self.0.closing.once(&self.0.env, deadline, bytes, close).await
     }
 
     /// Starts one copy. What is awaited later borrows nothing: the copy runs from here on.
@@ -180,14 +238,21 @@ impl<E: Env> Worker<E> {
         let LoadTarget { order, tensor, free } = target;
         let id = order.id;
         let copy = self.view(&order, &tensor).map(|view| {
-            let copy = self.0.env.device().copy_in(view.clone(), HEADER_BYTES, tensor, free);
+            let env = self.0.env.clone();
+            let deadline = env.clock().now() + self.0.io_timeout;
+            let device = env.device();
+            let copy = calls::start(|| device.copy_in(view.clone(), HEADER_BYTES, tensor, free));
             Box::pin(async move {
-                copy.await?;
+                calls::finish(&env, deadline, copy).await.map_err(|_| DeliverError::NoAnswer)??;
                 // The promise held to the end of the copy, or the bytes are not to be trusted.
                 Ok(view.check()?)
             }) as Pin<Box<dyn Future<Output = Result<(), DeliverError>> + Send>>
         });
         (id, copy)
+    }
+
+    fn sent(&self) -> std::sync::MutexGuard<'_, Sent> {
+        self.0.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn view(

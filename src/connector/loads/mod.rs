@@ -307,6 +307,9 @@ impl Loads {
 
     /// The next thing to do at `now`, if there is one. Called until it says `None`.
     pub(super) fn next_action(&mut self, now: Time) -> Option<Action> {
+        if self.closed {
+            return None;
+        }
         self.fire_timers(now);
         let lookups = self.take_lookups(now);
         if !lookups.is_empty() {

@@ -14,6 +14,9 @@ impl Loads {
     }
 
     pub(super) fn ready(&mut self, key: &Key, step: Step) {
+        if self.closed {
+            self.entries.remove(key);
+        }
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.state = State::Ready(step);
         match step {
@@ -23,6 +26,9 @@ impl Loads {
     }
 
     pub(super) fn queue_size(&mut self, key: &Key) {
+        if self.closed {
+            self.entries.remove(key);
+        }
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.state = State::ToSize;
         self.to_size.push_back(key.clone());

@@ -77,7 +77,9 @@ struct Upload {
     key: Key,
     bytes: u64,
     fragments: usize,
-    tickets: Vec<Ticket>,
+    /// Who waits for it, each until its own deadline, in the order of their opening.
+    tickets: Vec<(Time, Ticket)>,
+    /// The last of the tickets' deadlines.
     deadline: Time,
     stage: Stage,
     attempts: u32,
@@ -160,11 +162,21 @@ impl Saves {
 
     // -- calls -----------------------------------------------------------------------------------------
 
-    /// Joins a save of `key` that is under way, if there is one.
-    pub(super) fn join(&mut self, key: &Key) -> Option<Ticket> {
-        let upload = self.by_key.get(key).and_then(|id| self.uploads.get_mut(id))?;
+    /// Joins a save of `key` that is under way, if there is one. The ticket has the time that every save has,
+    /// however old the upload is; one of another length is another item under the same name, and dropped.
+    pub(super) fn join(&mut self, key: &Key, bytes: u64, now: Time) -> Option<Ticket> {
+        if self.closed {
+            return None;
+        }
+        let id = *self.by_key.get(key)?;
+        let upload = self.uploads.get_mut(&id)?;
+        if upload.bytes != bytes {
+            return Some(self.refuse(key.clone(), DropReason::WrongSpec));
+        }
         let ticket = self.tickets.open(key.clone());
-        upload.tickets.push(ticket);
+        upload.deadline = now + self.config.deadline;
+        upload.tickets.push((upload.deadline, ticket));
+        self.timers.insert((upload.deadline, id));
         self.tickets.counters.joined += 1;
         Some(ticket)
     }
@@ -196,7 +208,7 @@ impl Saves {
                 key,
                 bytes,
                 fragments,
-                tickets: vec![ticket],
+                tickets: vec![(deadline, ticket)],
                 deadline,
                 stage: Stage::Preparing { copied, checked: false },
                 attempts: 0,
@@ -227,6 +239,14 @@ impl Saves {
     /// Refuses further saves.
     pub(super) fn close(&mut self) {
         self.closed = true;
+    }
+
+    /// Nobody will carry out another action: ends all tickets, and the uploads that nothing works on.
+    pub(super) fn stop(&mut self) {
+        self.close();
+        for id in self.uploads.keys().copied().collect::<Vec<_>>() {
+            self.expire(id);
+        }
     }
 
     // -- events ----------------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ fn the_deadline_ends_the_tickets_but_not_the_io() {
     assert_eq!(report(&mut saves, at(1000)), [SaveOutcome::TimedOut]);
     assert_eq!(saves.open_uploads(), 1);
     // A further save of the key is an upload of its own.
-    assert_eq!(saves.join(&key("a")), None);
+    assert_eq!(saves.join(&key("a"), 10, at(0)), None);
     saves.put_ended(id, PutEnd::Done, at(1500));
     saves.next_action(at(1500));
     saves.probed(id, Ok(true), at(1501));
@@ -179,7 +179,7 @@ fn an_uncertain_end_is_final() {
 fn f006_tickets_are_counted_per_attempt() {
     let mut saves = saves();
     let (first, id) = put(&mut saves, "a", 10, at(0));
-    let second = saves.join(&key("a")).expect("the upload is under way");
+    let second = saves.join(&key("a"), 10, at(0)).expect("the upload is under way");
     assert_ne!(first, second);
     let wait = saves.begin_wait(at(100));
     assert_eq!(saves.poll_wait(wait, at(1)), None);
@@ -242,4 +242,22 @@ fn batches_respect_bytes_items_fragments_and_flight() {
     }
     while matches!(saves.next_action(at(1)), Some(Action::Probe(_))) {}
     assert_eq!(saves.in_flight_bytes(), 500, "an item above the limits goes alone");
+}
+
+#[test]
+fn an_upload_that_is_over_leaves_no_timer() {
+    let mut saves = saves();
+    let (_, id) = put(&mut saves, "a", 10, at(0));
+    saves.join(&key("a"), 10, at(5)).expect("the upload is under way");
+    saves.put_ended(id, PutEnd::Failed(error(ErrorCode::NoAvailableHandle)), at(10));
+    assert_eq!(saves.next_wakeup(), Some(at(30)));
+    saves.stop();
+    assert_eq!(saves.next_wakeup(), None);
+    assert_eq!(saves.next_action(at(10)), Some(Action::Release(id, key("a"))));
+    assert_eq!((saves.open_uploads(), saves.counters().open), (0, 0));
+    let (_, id) = put(&mut saves, "b", 10, at(20));
+    saves.put_ended(id, PutEnd::Done, at(20));
+    saves.next_action(at(20));
+    saves.probed(id, Ok(true), at(20));
+    assert_eq!(saves.next_wakeup(), None);
 }

@@ -31,6 +31,8 @@ struct Wait {
     deadline: Time,
     pending: BTreeSet<Ticket>,
     entries: Vec<SaveEntry>,
+    /// What waits that finished during this one have reported.
+    reported: BTreeSet<Ticket>,
 }
 
 impl Tickets {
@@ -56,11 +58,16 @@ impl Tickets {
             covered = true;
         }
         if !covered {
-            self.unreported.push_back(entry);
-            if self.unreported.len() > UNREPORTED_MAX {
-                self.unreported.pop_front();
-                self.counters.unreported += 1;
-            }
+            self.keep(entry);
+        }
+    }
+
+    /// Keeps an entry for the next wait.
+    fn keep(&mut self, entry: SaveEntry) {
+        self.unreported.push_back(entry);
+        if self.unreported.len() > UNREPORTED_MAX {
+            self.unreported.pop_front();
+            self.counters.unreported += 1;
         }
     }
 
@@ -75,6 +82,7 @@ impl Tickets {
             deadline,
             pending: self.open.keys().copied().collect(),
             entries: self.unreported.drain(..).collect(),
+            reported: BTreeSet::new(),
         };
         self.waits.insert(id, wait);
         id
@@ -91,13 +99,19 @@ impl Tickets {
         }
         let mut entries = self.waits.remove(&id)?.entries;
         entries.sort_by_key(|entry| entry.ticket);
+        for other in self.waits.values_mut() {
+            other.reported.extend(entries.iter().map(|entry| entry.ticket));
+        }
         Some(SaveReport { entries })
     }
 
-    /// The waiter has gone. Its entries go back to whoever waits next.
+    /// The waiter has gone. What no other wait has reported or will report goes to whoever waits next.
     pub(super) fn abandon_wait(&mut self, id: WaitId) {
-        if let Some(wait) = self.waits.remove(&id) {
-            self.unreported.extend(wait.entries);
+        let Some(wait) = self.waits.remove(&id) else { return };
+        let mut others = wait.reported;
+        others.extend(self.waits.values().flat_map(|w| &w.entries).map(|entry| entry.ticket));
+        for entry in wait.entries.into_iter().filter(|entry| !others.contains(&entry.ticket)) {
+            self.keep(entry);
         }
     }
 }
@@ -157,6 +171,38 @@ mod tests {
         tickets.abandon_wait(wait);
         let next = tickets.begin_wait(at(5));
         assert_eq!(outcomes(&tickets.poll_wait(next, at(0)).unwrap()), [SaveOutcome::Stored]);
+    }
+
+    #[test]
+    fn an_abandoned_wait_repeats_nothing_that_another_reports() {
+        for abandoned_first in [true, false] {
+            let mut tickets = Tickets::default();
+            let ticket = tickets.open(Key::new("a"));
+            let (kept, given_up) = (tickets.begin_wait(at(5)), tickets.begin_wait(at(5)));
+            tickets.resolve(ticket, SaveOutcome::Stored);
+            if abandoned_first {
+                tickets.abandon_wait(given_up);
+            }
+            assert_eq!(tickets.poll_wait(kept, at(0)).unwrap().entries.len(), 1);
+            tickets.abandon_wait(given_up);
+            let next = tickets.begin_wait(at(5));
+            assert_eq!(tickets.poll_wait(next, at(0)).unwrap(), SaveReport::default());
+        }
+    }
+
+    #[test]
+    fn what_abandoned_waits_leave_is_bounded() {
+        let mut tickets = Tickets::default();
+        for round in 1..=3 {
+            let wait = tickets.begin_wait(at(5));
+            for _ in 0..UNREPORTED_MAX {
+                let ticket = tickets.open(Key::new("a"));
+                tickets.resolve(ticket, SaveOutcome::Stored);
+            }
+            tickets.abandon_wait(wait);
+            assert_eq!(tickets.unreported.len(), UNREPORTED_MAX, "round {round}");
+        }
+        assert_eq!(tickets.counters.unreported, 2 * UNREPORTED_MAX as u64);
     }
 
     #[test]

@@ -40,11 +40,13 @@ impl Saves {
     pub(super) fn fire_timers(&mut self, now: Time) {
         while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
             self.timers.remove(&(at, id));
-            let Some(upload) = self.uploads.get_mut(&id) else { continue };
+            let Some(upload) = self.uploads.get(&id) else { continue };
             if upload.deadline <= now && !upload.expired {
                 self.expire(id);
                 continue;
             }
+            self.expire_tickets(id, now);
+            let Some(upload) = self.uploads.get_mut(&id) else { continue };
             if let Stage::Paused { until, then_put } = upload.stage
                 && until <= now
             {
@@ -58,7 +60,17 @@ impl Saves {
         }
     }
 
-    /// The save's own deadline: its tickets end; its memory comes home when the store is done with it.
+    /// Tickets whose deadline has come while others still wait for the upload.
+    fn expire_tickets(&mut self, id: UploadId, now: Time) {
+        let Some(upload) = self.uploads.get_mut(&id) else { return };
+        let outcome = upload.last.map_or(SaveOutcome::TimedOut, SaveOutcome::Failed);
+        let due = upload.tickets.partition_point(|(deadline, _)| *deadline <= now);
+        for (_, ticket) in upload.tickets.drain(..due) {
+            self.tickets.resolve(ticket, outcome);
+        }
+    }
+
+    /// The last ticket's deadline: all end; the memory comes home when the store is done with it.
     pub(super) fn expire(&mut self, id: UploadId) {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         upload.expired = true;
@@ -85,8 +97,9 @@ impl Saves {
     pub(super) fn resolve(&mut self, id: UploadId, outcome: SaveOutcome) -> bool {
         let Some(upload) = self.uploads.get_mut(&id) else { return false };
         let tickets = std::mem::take(&mut upload.tickets);
-        let any_open = tickets.iter().any(|ticket| self.tickets.is_open(*ticket));
-        for ticket in tickets {
+        let any_open = tickets.iter().any(|(_, ticket)| self.tickets.is_open(*ticket));
+        for (deadline, ticket) in tickets {
+            self.timers.remove(&(deadline, id));
             self.tickets.resolve(ticket, outcome);
         }
         any_open
@@ -96,6 +109,9 @@ impl Saves {
         self.leave(id);
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         if upload.stage != Stage::Over {
+            if let Stage::Paused { until, .. } = upload.stage {
+                self.timers.remove(&(until, id));
+            }
             upload.stage = Stage::Over;
             self.to_release.push_back(id);
         }
