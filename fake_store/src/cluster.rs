@@ -2,7 +2,7 @@
 //!
 //! The form for unit tests: no sockets, time as the injected clock has it, every operation stoppable at
 //! every fault point. Nothing turns by itself: call [`FakeCluster::tick`] every
-//! [`TICK`](crate::master::TICK), or run [`FakeCluster::run`] beside the test.
+//! [`TICK`], or run [`FakeCluster::run`] beside the test.
 
 use std::{
     future::Future,
