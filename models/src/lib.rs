@@ -6,8 +6,8 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`executor`] | tasks on the checker's threads |
-//! | [`world`] | the injected world: clock, store, device |
+//! | `executor` | tasks on the checker's threads |
+//! | `world` | the injected world: clock, store, device |
 //! | `explore` | runs one model in loom and says what it took |
 //! | `campaign` | the same in shuttle |
 

@@ -8,11 +8,11 @@
 //!
 //! | name | contract of |
 //! |---|---|
-//! | [`Mutex`], [`MutexGuard`], [`Condvar`] | `std::sync` |
-//! | [`AtomicU64`], [`Ordering`] | `std::sync::atomic` |
-//! | [`Notify`] | `tokio::sync::Notify` |
-//! | [`thread`] | `std::thread` |
-//! | [`Arc`] | the standard library's own: its count is not explored, only what it points to |
+//! | `Mutex`, `MutexGuard`, `Condvar` | `std::sync` |
+//! | `AtomicU64`, `Ordering` | `std::sync::atomic` |
+//! | `Notify` | `tokio::sync::Notify` |
+//! | `thread` | `std::thread` |
+//! | `Arc` | the standard library's own: its count is not explored, only what it points to |
 
 #![cfg(any(feature = "loom", feature = "shuttle"))]
 

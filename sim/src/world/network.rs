@@ -1,4 +1,4 @@
-//! The simulated network as an [`env::Network`](springtide::env::Network).
+//! The simulated network as an [`env::Network`](trait@springtide::env::Network).
 //!
 //! Streams are turmoil's, with two rules on top. A dead process gets errors. And turmoil's TCP does not
 //! retransmit, so a stream that lived through a partition has a hole in it and would hang for ever where real

@@ -170,7 +170,8 @@ impl Loads {
 
     /// When [`Loads::next_action`] may have something to say without a further event.
     pub(super) fn next_wakeup(&self) -> Option<Time> {
-        self.timers.first().map(|(at, _)| *at)
+        // A closed machine has nothing more to say: its timers must not wake the driver again and again.
+        self.timers.first().filter(|_| !self.closed).map(|(at, _)| *at)
     }
 
     /// What has been decided since the last call, for those who wait.
