@@ -191,6 +191,14 @@ impl Draw<'_> {
                 Fault::HogPool { host, permille, for_ms: self.short() }
             }
             FaultKind::Close => Fault::Close { host: self.instance() },
+            FaultKind::Panic => {
+                let (host, count, for_ms) = (self.instance(), self.count(), self.long());
+                let op = *self.stream.pick(match host.starts_with("encoder") {
+                    true => &[Op::PutStart, Op::Exists][..],
+                    false => &[Op::Query, Op::Exists, Op::Size, Op::Remove],
+                });
+                Fault::Panic { host, op, count, for_ms }
+            }
             FaultKind::FailCopy | FaultKind::SlowCopy | FaultKind::LateKernel => {
                 self.device_fault(kind)
             }

@@ -153,9 +153,11 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::plan::Plan;
 
     fn topology() -> Topology {
-        Topology { encoders: 3, prefills: 2, nodes: 2, tensor_parallel: 1, namespaces: 2 }
+        let topology = Plan::base("workload", Workload::W1).topology;
+        Topology { encoders: 3, prefills: 2, nodes: 2, namespaces: 2, ..topology }
     }
 
     fn draw(workload: Workload, seed: u64) -> Vec<Request> {

@@ -1,6 +1,6 @@
 //! Whole runs: scenarios, determinism, timelines, the table of scenarios.
 
-use std::{collections::BTreeSet, ops::ControlFlow, path::Path, thread};
+use std::{ops::ControlFlow, path::Path, thread};
 
 use springtide_sim::{
     campaign::{Job, campaign, run_fresh},
@@ -110,24 +110,4 @@ fn errors_name_field_expectation_and_value() {
         plan.faults.push(Scheduled { at_ms: 600, fault });
     });
     insta::assert_snapshot!(messages.join("\n"));
-}
-
-#[test]
-fn every_scenario_is_named_after_a_row_and_documented() {
-    let text =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scenarios.md"));
-    let text = text.expect("docs/scenarios.md");
-    let documented: BTreeSet<&str> = text.lines().filter(|line| line.starts_with("| F")).collect();
-    let mut expected = BTreeSet::new();
-    for scenario in scenario::all() {
-        let first = scenario.name.split('_').next().unwrap().to_uppercase();
-        assert!(scenario.rows.contains(&first.as_str()), "{} is not of {first}", scenario.name);
-        for row in scenario.rows {
-            expected.insert(format!("| {row} | `{}` | {} |", scenario.name, scenario.text));
-        }
-    }
-    let expected: BTreeSet<&str> = expected.iter().map(String::as_str).collect();
-    let missing: Vec<_> = expected.difference(&documented).collect();
-    let stale: Vec<_> = documented.difference(&expected).collect();
-    assert!(missing.is_empty() && stale.is_empty(), "missing {missing:#?}, stale {stale:#?}");
 }

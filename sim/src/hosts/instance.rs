@@ -117,7 +117,7 @@ pub struct Instance {
 impl Instance {
     /// Starts the connector of this host.
     pub async fn start(host: &Host) -> Self {
-        let model = host.number() % host.world.plan.topology.namespaces;
+        let model = host.world.model_of(host);
         let role = role(host);
         let mut registered = Registered {
             scheduler: None,

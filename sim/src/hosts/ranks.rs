@@ -3,7 +3,12 @@
 //! Ranks do not wait for each other. The scheduler hears of each as it finishes, so a fast rank's
 //! acknowledgement comes while a slow one still copies.
 
-use springtide::connector::{Delivery, LoadOrder, LoadTarget, StepPlan, Worker};
+use std::time::Duration;
+
+use springtide::{
+    connector::{Delivery, LoadOrder, LoadTarget, StepPlan, Worker},
+    env::Clock,
+};
 use tokio::sync::mpsc;
 
 use crate::world::{
@@ -29,9 +34,13 @@ pub fn load(
     // What vLLM pickles is data: a plan that does not survive it is no plan.
     let pickled = serde_json::to_string(plan).expect("a step plan is plain data");
     let (done, loaded) = mpsc::unbounded_channel();
+    let device = SimDevice::new(host.process.clone(), host.world.desk.clone());
     for (rank, worker) in (0..).zip(workers) {
         let plan: StepPlan = serde_json::from_str(&pickled).expect("what was written is read");
-        let free = SimEvent(springtide::env::Clock::now(&host.clock));
+        let now = host.clock.now();
+        // The last kernel that reads the memory may still run.
+        let idle = plan.orders.is_empty();
+        let free = SimEvent(if idle { now } else { device.launch(now, Duration::ZERO) });
         let (worker, done) = (worker.clone(), done.clone());
         host.process.spawn(Box::pin(async move {
             // A scheduler that has gone hears nothing any more.

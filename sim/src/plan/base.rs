@@ -3,7 +3,7 @@
 use springtide::env::DType;
 
 use super::{
-    Connector, Engine, Eviction, Link, PLAN_VERSION, Phases, Plan, Store, Topology, Workload,
+    Apart, Connector, Engine, Eviction, Link, PLAN_VERSION, Phases, Plan, Store, Topology, Workload,
 };
 
 const MIB: u64 = 1 << 20;
@@ -21,6 +21,8 @@ impl Plan {
                 nodes: 2,
                 tensor_parallel: 1,
                 namespaces: 1,
+                apart: Apart::Model,
+                mismatch: false,
             },
             link: Link { tick_ms: 2, latency_ms: 1 },
             connector: Connector {

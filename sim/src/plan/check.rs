@@ -189,6 +189,7 @@ impl Plan {
             | Fault::ShortRead { host, .. }
             | Fault::FlippedByte { host, .. }
             | Fault::ForeignBytes { host, .. }
+            | Fault::Panic { host, .. }
             | Fault::FailCopy { host, .. }
             | Fault::SlowCopy { host, .. }
             | Fault::LateKernel { host, .. }
@@ -211,9 +212,15 @@ impl Plan {
             {
                 Err(wrong(&field("code"), "a code of Mooncake Store", code))
             }
-            Fault::Disconnect { op: Op::Register, .. }
-            | Fault::Messages { op: Op::Register, .. } => {
-                Err(wrong(&field("op"), "a call that sends something", "register"))
+            Fault::Disconnect { op: Op::Register | Op::Unregister, .. }
+            | Fault::Messages { op: Op::Register | Op::Unregister, .. } => {
+                Err(wrong(&field("op"), "a call that sends something", "a registration"))
+            }
+            Fault::Panic { op, .. }
+                if !matches!(op, Op::PutStart | Op::Query | Op::Exists | Op::Size | Op::Remove) =>
+            {
+                let expected = "put_start, query, exists, size or remove";
+                Err(wrong(&field("op"), expected, format!("{op:?}")))
             }
             Fault::Messages { op, fate: MessageFate::Duplicate { .. }, .. } if transfer(op) => {
                 Err(wrong(&field("op"), "a call to the master", format!("{op:?}")))

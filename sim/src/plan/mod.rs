@@ -8,17 +8,22 @@
 mod base;
 mod check;
 mod fault;
+mod kinds;
 mod settings;
+mod words;
 
 use std::{fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    fault::{Code, Direction, Fault, FaultKind, MessageFate, Moment, Op, Scheduled},
+    fault::{Fault, Scheduled},
+    kinds::FaultKind,
     settings::{
-        Connector, Engine, Eviction, Link, Phases, Store, Topology, UNIT_HEADER_BYTES, Workload,
+        Apart, Connector, Engine, Eviction, Link, Phases, Store, Topology, UNIT_HEADER_BYTES,
+        Workload,
     },
+    words::{Code, Direction, MessageFate, Moment, Op},
 };
 
 /// The plan format that this simulator reads and writes.

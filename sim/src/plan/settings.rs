@@ -23,6 +23,33 @@ pub struct Topology {
     pub tensor_parallel: u32,
     /// Models that share the store. Instance `n` of a kind serves model `n % namespaces`.
     pub namespaces: u32,
+    /// What those models differ in.
+    #[serde(default, skip_serializing_if = "Apart::is_model")]
+    pub apart: Apart,
+    /// The prefill instances are configured for other weights than the encoders, so nothing is shared.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mismatch: bool,
+}
+
+/// The part of a namespace that sets two models apart; all other parts are equal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Apart {
+    /// The model's name.
+    #[default]
+    Model,
+    /// The revision of its weights.
+    Revision,
+    /// The adapter.
+    Adapter,
+    /// Where every rank holds a part, which one.
+    Layout,
+}
+
+impl Apart {
+    fn is_model(&self) -> bool {
+        *self == Self::Model
+    }
 }
 
 /// Time step and latency of the simulated network.

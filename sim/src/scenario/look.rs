@@ -75,6 +75,29 @@ impl<'a> Look<'a> {
         self.count(|event| matches!(event, Event::Stored { key, .. } if named(key, item)))
     }
 
+    /// How often the store lost an item.
+    pub fn lost(&self, item: &str) -> usize {
+        self.count(|event| matches!(event, Event::Lost { key, .. } if named(key, item)))
+    }
+
+    /// How many items of any name were delivered as they should be.
+    pub fn deliveries(&self) -> usize {
+        self.count(|event| matches!(event, Event::Delivered { check: Check::Equal, .. }))
+    }
+
+    /// When a put or get was handed to the store for the first time, and when it ended.
+    pub fn transfer(&self, item: &str, put: bool) -> [Option<springtide::env::Time>; 2] {
+        let began = self.time(|event| {
+            matches!(event, Event::TransferBegan { key, put: which, .. }
+                if named(key, item) && *which == put)
+        });
+        let ended = self.time(|event| {
+            matches!(event, Event::TransferEnded { key, put: which, .. }
+                if named(key, item) && *which == put)
+        });
+        [began, ended]
+    }
+
     /// How requests of the plan ended, by number.
     pub fn requests(&self) -> BTreeMap<u32, &'a RequestEnd> {
         self.all()

@@ -7,11 +7,16 @@ mod batches;
 mod lifecycle;
 mod loading;
 mod look;
+mod names;
 mod objects;
+mod patience;
 mod plans;
 mod pools;
+mod pressure;
 mod saving;
+mod starting;
 mod store;
+mod streams;
 
 pub use self::look::Look;
 use crate::{campaign::Expectation, plan::Plan};
@@ -43,10 +48,15 @@ pub fn all() -> impl Iterator<Item = &'static Scenario> {
         batches::SCENARIOS,
         lifecycle::SCENARIOS,
         loading::SCENARIOS,
+        names::SCENARIOS,
         objects::SCENARIOS,
+        patience::SCENARIOS,
         pools::SCENARIOS,
+        pressure::SCENARIOS,
         saving::SCENARIOS,
+        starting::SCENARIOS,
         store::SCENARIOS,
+        streams::SCENARIOS,
     ];
     let mut all: Vec<&'static Scenario> = files.into_iter().flatten().collect();
     all.sort_by_key(|scenario| scenario.name);

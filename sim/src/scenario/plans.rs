@@ -1,11 +1,13 @@
 //! How scenarios are written: a base plan and small steps to change it.
 
-use crate::plan::{Fault, Item, Plan, Request, Scheduled, Workload};
+use crate::plan::{Fault, Item, Moment, Op, Plan, Request, Scheduled, Workload};
 
 /// Rows of a scenario's usual item: 64 KiB of payload.
 pub(super) const ROWS: u64 = 1024;
 /// Bytes of a block that holds such an item with its header: 128 units of 512 + 64.
 pub(super) const BLOCK: u64 = 128 * 576;
+/// Bytes of the units that such an item really takes, as extents.
+pub(super) const TAKEN: u64 = 114 * 576;
 
 /// The plan that scenarios begin with: one instance of each kind, faults from 0.2 s to 3.2 s.
 pub(super) fn base(name: &str) -> Plan {
@@ -58,6 +60,17 @@ impl Plan {
         self.faults.push(Scheduled { at_ms, fault });
         self
     }
+}
+
+/// One store call of `op` stands still.
+pub(super) fn stall(host: String, op: Op, stall_ms: u64) -> Fault {
+    Fault::Stall { host, op, stall_ms, item: None, count: 1, for_ms: 2_000 }
+}
+
+/// One store call of `op` for any item fails before its effect.
+pub(super) fn fails(host: String, op: Op, code: i32) -> Fault {
+    let moment = Moment::Before;
+    Fault::StoreCode { host, op, code, moment, item: None, count: 1, for_ms: 2_000 }
 }
 
 /// The name of the only encoder.

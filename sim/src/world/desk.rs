@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use fake_store::faults::Point;
 use springtide::env::Time;
 
-use crate::plan::Direction;
+use crate::plan::{Direction, Op};
 
 /// A fault that waits for an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Ambush {
     SlowCopy(Direction, u64),
     /// A kernel finishes later by this many milliseconds.
     LateKernel(u64),
+    /// A store call panics.
+    Panic(Op),
     /// A call to the store's master arrives twice.
     Duplicate {
         /// Which call.

@@ -32,7 +32,7 @@ use crate::{
         store::{MasterHandle, StoreClient},
         stranger::Errands,
     },
-    plan::Plan,
+    plan::{Apart, Plan},
     recorder::Recorder,
 };
 
@@ -71,14 +71,9 @@ impl fmt::Debug for World {
 impl World {
     /// An empty world for `plan`.
     pub fn new(plan: Plan, recorder: Recorder) -> Self {
-        let namespaces: Vec<NamespaceParts> = (0..plan.topology.namespaces)
-            .map(|model| NamespaceParts {
-                model: format!("model{model}"),
-                dtype: plan.engine.dtype,
-                width: plan.engine.width,
-                ..NamespaceParts::default()
-            })
-            .collect();
+        let models = plan.topology.namespaces * (1 + u32::from(plan.topology.mismatch));
+        let namespaces: Vec<NamespaceParts> =
+            (0..models).map(|model| parts(&plan, model)).collect();
         let prefixes = namespaces
             .iter()
             .zip(0..)
@@ -116,6 +111,14 @@ impl World {
         Namespace::new(&self.namespaces[model as usize]).key(item)
     }
 
+    /// The model that an instance serves. Where producers and consumers do not match, the consumers' models
+    /// are numbered behind the producers'.
+    pub fn model_of(&self, host: &Host) -> u32 {
+        let topology = &self.plan.topology;
+        let apart = topology.mismatch && host.process.host().starts_with("prefill");
+        host.number() % topology.namespaces + if apart { topology.namespaces } else { 0 }
+    }
+
     /// Type and shape of an item.
     pub fn spec(&self, rows: u64) -> TensorSpec {
         Namespace::new(&self.namespaces[0]).spec(rows).expect("a plan's rows are in range")
@@ -142,6 +145,23 @@ impl World {
     /// The connectors that run.
     pub fn instances(&self) -> MutexGuard<'_, BTreeMap<String, Registered>> {
         self.instances.lock().expect("no panic while held")
+    }
+}
+
+/// What makes the bytes of a model's items.
+fn parts(plan: &Plan, model: u32) -> NamespaceParts {
+    let name = format!("model{model}");
+    let common = NamespaceParts {
+        model: "model".to_owned(),
+        dtype: plan.engine.dtype,
+        width: plan.engine.width,
+        ..NamespaceParts::default()
+    };
+    match plan.topology.apart {
+        Apart::Model => NamespaceParts { model: name, ..common },
+        Apart::Revision => NamespaceParts { revision: name, ..common },
+        Apart::Adapter => NamespaceParts { adapter: name, ..common },
+        Apart::Layout => NamespaceParts { layout: name, ..common },
     }
 }
 

@@ -108,6 +108,9 @@ impl Injector {
                 self.disturb(sim, [a, b], true);
                 Undo::Latency { a: a.clone(), b: b.clone() }
             }
+            Fault::Panic { host, op, count, .. } => {
+                self.lay(host, Ambush::Panic(*op), *count, until)
+            }
             Fault::FailCopy { host, count, .. } => self.lay(host, Ambush::FailCopy, *count, until),
             Fault::SlowCopy { host, direction, late_ms, count, .. } => {
                 self.lay(host, Ambush::SlowCopy(*direction, *late_ms), *count, until)
@@ -134,7 +137,7 @@ impl Injector {
             }
             Fault::EvictAll => self.at_master(now, Call::RemoveAll { force: false }),
             Fault::Remove { item } => {
-                let models = 0..self.world.plan.topology.namespaces;
+                let models = 0..self.world.namespaces.len() as u32;
                 let keys = models.map(|m| self.world.key(m, item).as_str().to_owned()).collect();
                 self.at_master(now, Call::Remove { keys, force: true })
             }
@@ -308,6 +311,7 @@ impl Injector {
     fn clients(&self, host: &str, op: Op) -> Vec<ClientId> {
         let life = self.process(host).map_or(0, |process| process.life());
         let puts = matches!(op, Op::PutStart | Op::PutTransfer | Op::PutEnd | Op::PutRevoke);
+        // An encoder's only pool is its worker's, a prefill instance's the scheduler's.
         let part = u32::from(host.starts_with("encoder") || puts);
         let plan = &self.world.plan;
         let mut clients = vec![client_id(plan, host, life, part)];
@@ -362,6 +366,7 @@ fn point(op: Op) -> Point {
         Op::Size => Point::Size,
         Op::Remove => Point::Remove,
         Op::Register => Point::Register,
+        Op::Unregister => Point::Unregister,
     }
 }
 

@@ -13,14 +13,17 @@ use std::{
 };
 
 use springtide::{
-    env::{Fence, GetItem, Key, Outcome, PutItem, Store, StoreError, StoreLimits},
+    env::{Clock, Fence, GetItem, Key, Outcome, PutItem, Store, StoreError, StoreLimits},
     pool::{Allocation, Region},
 };
 use tokio::sync::oneshot;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::host::Host;
-use crate::event::{Event, TransferEnd};
+use super::{desk::Ambush, host::Host};
+use crate::{
+    event::{Event, TransferEnd},
+    plan::Op,
+};
 
 /// What was asked of the store, counted from outside of the connector.
 #[derive(Debug, Default)]
@@ -54,6 +57,24 @@ impl<S: Store> SimStore<S> {
     /// What was asked of it so far.
     pub fn tally(&self) -> &Arc<Tally> {
         &self.tally
+    }
+
+    /// Panics if the injector has laid a panic for such a call. What the caller has lent is dropped with it.
+    fn blow_up(&self, op: Op, lent: &[(&Key, u64)]) {
+        let laid = |ambush: &Ambush| matches!(ambush, Ambush::Panic(which) if *which == op);
+        let (process, now) = (&self.host.process, self.host.clock.now());
+        let hit = self.host.world.desk.hit(process.host(), now, |a| laid(a).then_some(()));
+        if hit.is_none() {
+            return;
+        }
+        let put = op == Op::PutStart;
+        for (key, bytes) in lent {
+            let (key, bytes) = (self.host.world.short(key.as_str()), *bytes);
+            self.host.record(Event::TransferBegan { key: key.clone(), bytes, put });
+            let end = TransferEnd::Uncertain("panic".to_owned());
+            self.host.record(Event::TransferEnded { key, bytes, put, end });
+        }
+        panic!("a store call panics (injected)");
     }
 
     /// Runs a call in a task of its own, so that it is watched to its end whatever its caller does.
@@ -127,6 +148,8 @@ impl<S: Store> Store for SimStore<S> {
     async fn put(&self, items: Vec<PutItem>) -> Vec<Outcome<()>> {
         add(&self.tally.puts, items.len() as u64);
         add(&self.tally.put_bytes, items.iter().map(|item| item.source.len()).sum());
+        let lent: Vec<_> = items.iter().map(|item| (&item.key, item.source.len())).collect();
+        self.blow_up(Op::PutStart, &lent);
         let (inner, host) = (self.inner.clone(), self.host.clone());
         self.watch(async move {
             let lent: Vec<Lent> = items
@@ -142,6 +165,8 @@ impl<S: Store> Store for SimStore<S> {
 
     async fn get(&self, items: Vec<GetItem>) -> Vec<Outcome<u64>> {
         add(&self.tally.gets, items.len() as u64);
+        let lent: Vec<_> = items.iter().map(|item| (&item.key, item.dest.len())).collect();
+        self.blow_up(Op::Query, &lent);
         let (inner, host) = (self.inner.clone(), self.host.clone());
         self.watch(async move {
             let lent: Vec<Lent> =
@@ -155,15 +180,18 @@ impl<S: Store> Store for SimStore<S> {
 
     async fn exists(&self, keys: Vec<Key>) -> Vec<Result<bool, StoreError>> {
         add(&self.tally.exists, keys.len() as u64);
+        self.blow_up(Op::Exists, &[]);
         self.inner.exists(keys).await
     }
 
     async fn size(&self, key: Key) -> Result<u64, StoreError> {
         add(&self.tally.sizes, 1);
+        self.blow_up(Op::Size, &[]);
         self.inner.size(key).await
     }
 
     async fn remove(&self, key: Key, force: bool) -> Result<(), StoreError> {
+        self.blow_up(Op::Remove, &[]);
         self.inner.remove(key, force).await
     }
 
