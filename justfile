@@ -11,7 +11,7 @@ _list:
 sim *ARGS:
     cargo run --profile sim --package springtide-sim --bin sim -- "$@"
 
-# Run all that CI runs: meta, lint, unit, loom, shuttle, scenarios, mutants, real, in this order
+# Run all that CI runs: meta, lint, unit, loom, shuttle, scenarios, mutants, plugin, real, in this order
 test:
     ci/all
 
@@ -30,6 +30,10 @@ unit *ARGS:
 # Run the connector on the real Mooncake Store, two processes over tcp (ARGS select tests)
 real *ARGS:
     ci/real "$@"
+
+# Run vLLM's plug-in without vLLM, against recorded hooks (ARGS select tests)
+plugin *ARGS:
+    ci/plugin "$@"
 
 # Check sizes, recipes, links and forbidden words, which no compiler looks at
 tidy:

@@ -7,8 +7,8 @@ use std::{
 };
 
 use springtide::pool::{
-    Backing, Contiguity, Descriptor, Extent, Mapper, Pin, Pool, PoolConfig, PoolError, RegionError,
-    StaleHandle, UNIT_HEADER,
+    Backing, Contiguity, Descriptor, Extent, Mapper, PREPARED_PREFIX, Pin, Pool, PoolConfig,
+    PoolError, RegionError, StaleHandle, UNIT_HEADER,
 };
 
 const UNIT: u64 = 512 + UNIT_HEADER;
@@ -227,4 +227,85 @@ fn read_as_child(path: &Path) {
     let descriptor: Descriptor = serde_json::from_str(&descriptor).unwrap();
     let bytes = read(&Mapper::open(path).unwrap(), &descriptor).unwrap();
     assert_eq!(bytes, [0xC5; 3000]);
+}
+
+/// A prepared region's path, whose name begins as those that are swept do.
+fn prepared(test: &str) -> TestFile {
+    let name = format!("{PREPARED_PREFIX}{}-{test}", std::process::id());
+    TestFile(Path::new("/dev/shm").join(name))
+}
+
+#[test]
+fn mappers_that_come_first_share_the_region_that_its_owner_adopts() {
+    let file = prepared("adopts");
+    let config = file.config(13);
+    let ranks = [(); 2].map(|()| Mapper::prepare(&file.0, &config).unwrap());
+    assert!(ranks.iter().all(|rank| !rank.is_owned()));
+    let pool = file.pool();
+    assert!(ranks.iter().all(Mapper::is_owned));
+    assert!(!file.0.exists(), "the memory now goes with its last process");
+    let pin = publish(&pool, &[7; 1000]);
+    for rank in &ranks {
+        assert_eq!(read(rank, &pin.descriptor()).unwrap(), [7; 1000]);
+    }
+    // Another instance under the same name has a region of its own.
+    let other = Mapper::prepare(&file.0, &config).unwrap();
+    assert!(!other.is_owned());
+    assert!(other.view(&pin.descriptor()).is_err(), "nothing was ever written there");
+}
+
+#[test]
+fn sizes_that_differ_are_found_at_the_start() {
+    let file = prepared("sizes");
+    let _mapper = Mapper::prepare(&file.0, &file.config(13)).unwrap();
+    for error in [
+        Pool::new(&file.config(14)).unwrap_err(),
+        Mapper::prepare(&file.0, &file.config(14)).unwrap_err(),
+    ] {
+        let expected = "number of units is 13, expected 14";
+        assert!(error.to_string().ends_with(expected), "{error}");
+    }
+    assert!(file.0.exists(), "the good one is still there");
+    let pool = file.pool();
+    assert_eq!(pool.region().units(), 13);
+}
+
+#[test]
+fn a_region_with_an_owner_is_not_prepared() {
+    let file = prepared("owned");
+    let _pool = file.pool();
+    let error = Mapper::prepare(&file.0, &file.config(13)).unwrap_err();
+    assert!(matches!(error, PoolError::Region(RegionError::InUse { .. })), "{error}");
+}
+
+#[test]
+fn what_dead_processes_prepared_is_swept() {
+    let (left, next) = (prepared("left"), prepared("next"));
+    let held = prepared("held");
+    let _held = Mapper::prepare(&held.0, &held.config(13)).unwrap();
+    // A process that ends without its destructors, as one that was killed.
+    let mapper = Mapper::prepare(&left.0, &left.config(13)).unwrap();
+    drop(mapper);
+    assert!(left.0.exists(), "a name that nobody took away");
+    let _next = Mapper::prepare(&next.0, &next.config(13)).unwrap();
+    assert!(!left.0.exists());
+    assert!(held.0.exists() && next.0.exists(), "these have a process");
+}
+
+#[test]
+fn many_mappers_at_once_agree_on_one_file() {
+    for round in 0..20 {
+        let file = prepared(&format!("race-{round}"));
+        let config = file.config(13);
+        let prepare = || Mapper::prepare(&file.0, &config).unwrap();
+        let mappers: Vec<Mapper> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(prepare)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let pool = Pool::new(&config).unwrap();
+        let pin = publish(&pool, &[9; 700]);
+        for mapper in mappers {
+            assert_eq!(read(&mapper, &pin.descriptor()).unwrap(), [9; 700], "round {round}");
+        }
+    }
 }

@@ -1,6 +1,13 @@
 """springtide: an encoder-cache connector for vLLM on Mooncake Store.
 
-The connector itself is the extension module `springtide._native`, written in Rust.
+| module | what it is |
+|---|---|
+| `springtide.vllm` | the connector that vLLM loads |
+| `springtide.plugin` | makes it known to vLLM by its name alone |
+| `springtide.model` | what of a model's configuration changes its encoder outputs |
+| `springtide.proxy` | a proxy in front of encoders and prefill/decode instances |
+
+What decides and what moves bytes is the extension module `springtide._native`, written in Rust.
 """
 
 from springtide._native import __version__

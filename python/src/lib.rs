@@ -1,22 +1,41 @@
-//! The extension module `springtide._native`, and the store that is reached through Python.
+//! The extension module `springtide._native`: the connector as vLLM's plug-in, and the store that is
+//! reached through Python.
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`scheduler`], [`worker`] | the two classes that Python sees |
+//! | [`process`] | the runtime that both run on, with the store behind a link |
+//! | [`settings`] | what the user and the engine say, from JSON |
+//! | [`tensor`] | tensors of PyTorch as an [`env::Device`](springtide::env::Device) |
+//! | [`backend`] | the stores that can be configured, as one type |
 //! | [`store`] | [`Store`](springtide::env::Store) over `mooncake.store.MooncakeDistributedStore` objects |
+//! | [`counters`], [`log`] | numbers and words for Python |
 //!
 //! As an extension module it links no libpython: the interpreter that imports it has the symbols. Programs
 //! that hold an interpreter (the tests of this crate) are built with the feature `embed` and without the
 //! default ones.
 
+pub mod backend;
+pub mod counters;
+pub mod log;
+pub mod process;
+pub mod scheduler;
+pub mod settings;
 pub mod store;
+pub mod tensor;
+pub mod worker;
 
 /// What Python sees.
 #[pyo3::pymodule]
 mod _native {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::{scheduler::SchedulerSide, worker::WorkerSide};
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::process::remember_processors();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

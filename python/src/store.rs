@@ -29,6 +29,14 @@ use tokio::sync::oneshot;
 /// A Mooncake Store reached through Python.
 pub type PythonStore = BlockingStore<PythonCalls>;
 
+/// What Mooncake's Python class can take in one call.
+pub const LIMITS: StoreLimits = StoreLimits {
+    buffers_per_object: MOONCAKE_FRAGMENTS_MAX,
+    fragments_per_batch: MOONCAKE_FRAGMENTS_MAX,
+    // The lengths that a get reports are 32-bit numbers with a sign.
+    object_bytes_max: Some(i32::MAX as u64),
+};
+
 /// The calls of a [`PythonStore`].
 #[derive(Debug)]
 pub struct PythonCalls {
@@ -212,12 +220,7 @@ impl PythonCalls {
 
 impl Blocking for PythonCalls {
     fn limits(&self) -> StoreLimits {
-        StoreLimits {
-            buffers_per_object: MOONCAKE_FRAGMENTS_MAX,
-            fragments_per_batch: MOONCAKE_FRAGMENTS_MAX,
-            // The lengths that a get reports are 32-bit numbers with a sign.
-            object_bytes_max: Some(i32::MAX as u64),
-        }
+        LIMITS
     }
 
     fn register(&self, region: &Region) -> Result<(), ErrorCode> {

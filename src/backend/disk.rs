@@ -32,12 +32,23 @@ fn default_threads() -> usize {
     4
 }
 
+impl DiskConfig {
+    /// What such a store can take in one call.
+    pub fn limits(&self) -> StoreLimits {
+        StoreLimits {
+            buffers_per_object: usize::MAX,
+            fragments_per_batch: usize::MAX,
+            object_bytes_max: Some(self.capacity_bytes),
+        }
+    }
+}
+
 /// A store in a directory. Clones share it.
 #[derive(Clone)]
 pub struct DiskStore {
     files: Arc<Files>,
     threads: Threads,
-    capacity: u64,
+    limits: StoreLimits,
 }
 
 impl DiskStore {
@@ -48,7 +59,7 @@ impl DiskStore {
     pub fn open(config: &DiskConfig) -> std::io::Result<Self> {
         let files = Arc::new(Files::open(&config.directory, config.capacity_bytes)?);
         let threads = Threads::start("springtide-disk", config.threads.max(1))?;
-        Ok(Self { files, threads, capacity: config.capacity_bytes })
+        Ok(Self { files, threads, limits: config.limits() })
     }
 
     /// Runs a call on a thread. A call that a closed store refuses or that panics is an error.
@@ -100,11 +111,7 @@ impl<T> Moving<T> {
 
 impl Store for DiskStore {
     fn limits(&self) -> StoreLimits {
-        StoreLimits {
-            buffers_per_object: usize::MAX,
-            fragments_per_batch: usize::MAX,
-            object_bytes_max: Some(self.capacity),
-        }
+        self.limits
     }
 
     async fn register(&self, _region: Arc<Region>) -> Result<(), StoreError> {

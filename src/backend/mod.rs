@@ -4,12 +4,14 @@
 //! |---|---|---|
 //! | [`MooncakeStore`] | Mooncake Store, through its C ABI | everybody with the same master |
 //! | [`DiskStore`] | a directory | the instances that mount it |
+//! | [`Link`] | a store that may be down | – |
 //! | [`BlockingStore`] | whatever its [`Blocking`] calls reach | – |
 
 mod batches;
 mod blocking;
 mod disk;
 mod disk_files;
+mod link;
 mod mooncake;
 mod probe;
 mod threads;
@@ -17,6 +19,7 @@ mod threads;
 pub use self::{
     blocking::{Blocking, BlockingConfig, BlockingStore},
     disk::{DiskConfig, DiskStore},
+    link::{Link, LinkConfig, LinkState},
     mooncake::{
         MOONCAKE_FRAGMENTS_MAX, MooncakeCalls, MooncakeConfig, MooncakeError, MooncakeStore,
         Protocol,

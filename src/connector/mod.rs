@@ -22,6 +22,7 @@ mod loads;
 mod memory;
 mod object;
 mod payload;
+mod republish;
 mod requests;
 mod residents;
 mod saves;

@@ -80,6 +80,17 @@ pub struct LoadOrder {
 pub struct StepPlan {
     /// Every order that some rank has not acknowledged.
     pub orders: Vec<LoadOrder>,
+    /// Items of the engine's own cache that rank 0 of a producer should save once more, if it holds them: the
+    /// store may have lost them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub save_again: Vec<String>,
+}
+
+impl StepPlan {
+    /// Whether it asks nothing of the workers.
+    pub fn is_empty(&self) -> bool {
+        self.orders.is_empty() && self.save_again.is_empty()
+    }
 }
 
 enum Decision {
@@ -230,7 +241,8 @@ impl Requests {
         for identifier in freed.iter().filter(|identifier| !entered.contains(*identifier)) {
             self.engine_holds.remove(identifier);
         }
-        StepPlan { orders: self.orders.values().map(|order| order.load.clone()).collect() }
+        let orders = self.orders.values().map(|order| order.load.clone()).collect();
+        StepPlan { orders, save_again: Vec::new() }
     }
 
     /// A rank has copied these.

@@ -7,13 +7,14 @@
 //! [`allocated`](Scheduler::allocated), [`build_step`](Scheduler::build_step), after the step
 //! [`acknowledge`](Scheduler::acknowledge) and [`request_finished`](Scheduler::request_finished).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
     config::Config,
     fetcher::{Fetcher, State},
     loads::LoadCounters,
     memory::{CloseReport, Closing, StartError, close_client},
+    republish::Republish,
     requests::{Availability, ItemDecision, ItemRequest, OrderId, StepPlan},
 };
 use crate::{
@@ -28,6 +29,8 @@ struct Handle<E: Env> {
     env: E,
     /// `None` on a pure producer: it loads nothing, pins nothing and opens no pool.
     fetcher: Option<Arc<Fetcher<E>>>,
+    /// `None` on a pure consumer.
+    republish: Option<Mutex<Republish>>,
     closing: Closing,
 }
 
@@ -52,11 +55,12 @@ impl<E: Env> Scheduler<E> {
     /// [`StartError`]; nothing is left allocated or registered.
     pub async fn start(env: E, config: Config) -> Result<Self, StartError> {
         config.validate()?;
+        let republish = config.role.saves().then(Mutex::default);
         let fetcher = match config.role.loads() {
             true => Some(Fetcher::start(env.clone(), config).await?),
             false => None,
         };
-        Ok(Self(Arc::new(Handle { env, fetcher, closing: Closing::default() })))
+        Ok(Self(Arc::new(Handle { env, fetcher, republish, closing: Closing::default() })))
     }
 
     /// Read access to the pool for the workers of this process. Workers in other processes open the region by
@@ -73,6 +77,7 @@ impl<E: Env> Scheduler<E> {
     /// Decides what can be decided about the items that a request needs in its next step, and starts to fetch
     /// the rest. `items` are those that overlap the step's window.
     pub fn ensure_available(&self, request: &str, items: &[ItemRequest]) -> Availability {
+        self.republish(|republish| republish.wanted(request, items));
         let Some(fetcher) = &self.0.fetcher else { return Availability::Ready };
         let now = fetcher.now();
         let availability = self.with(fetcher, |State { loads, requests, .. }| {
@@ -97,6 +102,7 @@ impl<E: Env> Scheduler<E> {
 
     /// The engine has allocated its own cache for the item, to load or to encode it.
     pub fn allocated(&self, request: &str, identifier: &str) {
+        self.republish(|republish| republish.allocated(identifier));
         if let Some(fetcher) = &self.0.fetcher {
             self.with(fetcher, |State { loads, requests, .. }| {
                 requests.allocated(request, identifier, loads);
@@ -106,8 +112,12 @@ impl<E: Env> Scheduler<E> {
 
     /// Ends a scheduling pass. `freed` are the items that left the engine's own cache.
     pub fn build_step(&self, freed: &[String]) -> StepPlan {
-        let Some(fetcher) = &self.0.fetcher else { return StepPlan::default() };
-        self.with(fetcher, |state| state.requests.build_step(freed))
+        let save_again = self.republish(|republish| republish.build_step(freed));
+        let plan = match &self.0.fetcher {
+            Some(fetcher) => self.with(fetcher, |state| state.requests.build_step(freed)),
+            None => StepPlan::default(),
+        };
+        StepPlan { save_again: save_again.unwrap_or_default(), ..plan }
     }
 
     /// A rank has copied these orders to its device.
@@ -121,6 +131,7 @@ impl<E: Env> Scheduler<E> {
 
     /// A request has finished or was aborted.
     pub fn request_finished(&self, request: &str) {
+        self.republish(|republish| republish.finished(request));
         if let Some(fetcher) = &self.0.fetcher {
             self.with(fetcher, |State { loads, requests, .. }| requests.finished(request, loads));
         }
@@ -156,6 +167,11 @@ impl<E: Env> Scheduler<E> {
             }
         };
         self.0.closing.once(&self.0.env, deadline, bytes, close).await
+    }
+
+    fn republish<R>(&self, call: impl FnOnce(&mut Republish) -> R) -> Option<R> {
+        let republish = self.0.republish.as_ref()?;
+        Some(call(&mut republish.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     fn with<R>(&self, fetcher: &Fetcher<E>, call: impl FnOnce(&mut State) -> R) -> R {

@@ -55,6 +55,8 @@ pub struct StepWork {
     pub load: Vec<LoadOrder>,
     /// Copied in an earlier step: to be acknowledged again, and nothing else.
     pub done: Vec<OrderId>,
+    /// To be saved once more, if the engine holds them: [`Worker::save`] finds out whether that is needed.
+    pub save_again: Vec<String>,
 }
 
 impl<E: Env> Clone for Worker<E> {
@@ -177,7 +179,12 @@ impl<E: Env> Worker<E> {
         // Plans hold all that is not acknowledged: what is missing here never comes again.
         delivered.retain(|id| orders.contains(id));
         let load = plan.orders.iter().filter(|order| !delivered.contains(&order.id));
-        StepWork { load: load.cloned().collect(), done: delivered.iter().copied().collect() }
+        let save_again = match &self.0.uploader {
+            Some(_) => plan.save_again.clone(),
+            None => Vec::new(),
+        };
+        let done = delivered.iter().copied().collect();
+        StepWork { load: load.cloned().collect(), done, save_again }
     }
 
     /// Copies the orders of a step, as [`Worker::due`] gives them, from the shared region into their tensors.

@@ -87,7 +87,8 @@ pub enum Backing {
     #[default]
     Anonymous,
     /// A file (in `/dev/shm`) that other processes of the same instance map. The pool creates it, owns it
-    /// while it lives and removes it at its end; a file that a dead owner left is replaced.
+    /// while it lives and removes it at its end; a file that a dead owner left is replaced, one that mappers
+    /// have prepared ([`Mapper::prepare`](super::Mapper::prepare)) is adopted.
     Shared(PathBuf),
 }
 

@@ -8,11 +8,12 @@
 use std::path::Path;
 
 use super::{
-    config::PoolError,
+    config::{PoolConfig, PoolError},
     extents::MAX_EXTENTS,
     handle::{Descriptor, Extent, Handle, StaleHandle},
     lease::read_at,
     region::Region,
+    region_file::Prepared,
 };
 use crate::sync::Arc;
 
@@ -20,6 +21,8 @@ use crate::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Mapper {
     region: Arc<Region>,
+    /// Says to others that the file is in use.
+    _file: Option<Arc<Prepared>>,
 }
 
 impl Mapper {
@@ -28,11 +31,28 @@ impl Mapper {
     /// # Errors
     /// [`PoolError::Region`] if the file cannot be mapped, or is no region.
     pub fn open(path: &Path) -> Result<Self, PoolError> {
-        Ok(Self { region: Arc::new(Region::open(path)?) })
+        Ok(Self { region: Arc::new(Region::open(path)?), _file: None })
+    }
+
+    /// Maps the region at `path` before its owner is there, and makes it if no other mapper has: all agree on
+    /// its sizes by `config`. The pool with this path as its backing adopts it, once. Its memory is reserved
+    /// here, so that too little of it is found here.
+    ///
+    /// # Errors
+    /// [`PoolError::Config`] for sizes out of range, [`PoolError::Region`] if the file cannot be made or
+    /// mapped, has other sizes, or has its owner already.
+    pub fn prepare(path: &Path, config: &PoolConfig) -> Result<Self, PoolError> {
+        let (region, file) = Region::prepare(path, config.unit(), config.units()?)?;
+        Ok(Self { region: Arc::new(region), _file: Some(Arc::new(file)) })
+    }
+
+    /// Whether the region has an owner, dead or alive; before that nothing can be read.
+    pub fn is_owned(&self) -> bool {
+        !self.region.is_prepared()
     }
 
     pub(super) fn new(region: Arc<Region>) -> Self {
-        Self { region }
+        Self { region, _file: None }
     }
 
     /// The memory, as this process maps it.
@@ -109,7 +129,8 @@ impl View {
     pub fn check(&self) -> Result<(), StaleHandle> {
         let handle = self.descriptor.handle;
         let stale = |found| Err(StaleHandle { handle, found });
-        if handle.index() >= self.region.units() || self.region.is_retired() {
+        let dead = self.region.is_retired() || self.region.is_prepared();
+        if dead || handle.index() >= self.region.units() {
             return stale(None);
         }
         match self.region.generation_after_reading(handle.index()) {

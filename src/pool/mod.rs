@@ -57,7 +57,7 @@ pub use self::{
     mapper::{Mapper, View},
     poison::{GUARD, GUARD_BYTES, POISON, Violation},
     region::Region,
-    region_file::RegionError,
+    region_file::{PREPARED_PREFIX, RegionError},
     usage::{Counters, Usage},
     verify::Corruption,
 };
@@ -77,7 +77,10 @@ impl Pool {
         let (region, owner) = match &config.backing {
             Backing::Anonymous => (Region::anonymous(unit, units)?, None),
             Backing::Shared(path) => {
-                let (region, owner) = Region::shared(path, unit, units)?;
+                let (region, owner) = match Region::adopt(path, unit, units)? {
+                    Some(adopted) => adopted,
+                    None => Region::shared(path, unit, units)?,
+                };
                 (region, Some(owner))
             }
         };

@@ -44,6 +44,8 @@ const MAGIC_WORD: u64 = 0;
 const UNIT_WORD: u64 = 1;
 const UNITS_WORD: u64 = 2;
 const RETIRED_WORD: u64 = 3;
+/// 1 while a region has mappers and waits for its owner.
+const PREPARED_WORD: u64 = 4;
 const HEADER_BYTES: u64 = 64;
 /// Bytes that [`Region::first_other`] looks at together.
 const CHUNK: usize = 256;
@@ -84,6 +86,67 @@ impl Region {
     ) -> Result<(Self, FileOwner), RegionError> {
         let owner = FileOwner::create(path, mapping_bytes(unit, units))?;
         Ok((Self { map: owner.map()?, unit, units }.with_header(), owner))
+    }
+
+    /// The owner's mapping of the region that mappers have prepared at `path`; `None` if there is no such
+    /// file. The file loses its name: from here on the memory goes with its last process.
+    ///
+    /// A prepared region has exactly one owner. Another one's, or one of other sizes, is an error.
+    pub(super) fn adopt(
+        path: &Path,
+        unit: u64,
+        units: u32,
+    ) -> Result<Option<(Self, FileOwner)>, RegionError> {
+        let Some(file) = region_file::Prepared::find(path)? else { return Ok(None) };
+        let region = Self::existing(file.map()?, path)?;
+        if !region.is_prepared() {
+            return Ok(None);
+        }
+        region.check_sizes(path, unit, units)?;
+        let prepared = region.header(PREPARED_WORD);
+        if prepared.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Err(RegionError::InUse { path: path.to_owned() });
+        }
+        Ok(Some((region, file.into_owner()?)))
+    }
+
+    /// Maps the region that waits for its owner at `path`, or makes it.
+    pub(super) fn prepare(
+        path: &Path,
+        unit: u64,
+        units: u32,
+    ) -> Result<(Self, region_file::Prepared), RegionError> {
+        let bytes = mapping_bytes(unit, units);
+        let file = region_file::Prepared::find_or_make(path, bytes, |map| {
+            let region = Self { map, unit, units };
+            region.header(PREPARED_WORD).store(1, Ordering::Relaxed);
+            drop(region.with_header());
+        })?;
+        let region = Self::existing(file.map()?, path)?;
+        region.check_sizes(path, unit, units)?;
+        if !region.is_prepared() {
+            return Err(RegionError::InUse { path: path.to_owned() });
+        }
+        Ok((region, file))
+    }
+
+    /// Whether the region still waits for its owner.
+    pub(super) fn is_prepared(&self) -> bool {
+        self.header(PREPARED_WORD).load(Ordering::Acquire) != 0
+    }
+
+    /// Whether two processes mean the same region.
+    fn check_sizes(&self, path: &Path, unit: u64, units: u32) -> Result<(), RegionError> {
+        let found = [
+            ("bytes in a unit", self.unit, unit),
+            ("number of units", self.units.into(), units.into()),
+        ];
+        match found.into_iter().find(|(_, found, expected)| found != expected) {
+            Some((what, found, expected)) => {
+                Err(RegionError::Format { path: path.to_owned(), what, found, expected })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Maps a file that another process (or another pool of this one) owns.

@@ -4,6 +4,11 @@
 //! died: it is marked as retired, which makes every handle of its mappers stale, and replaced by a new one.
 //! Its pages are reserved at once: a memory file system that is too small (64 MiB is common in containers)
 //! is an error here, where it would otherwise be a bus error at some later write.
+//!
+//! Where the mappers start before the owner, they *prepare* the file: whoever comes first makes it, the owner
+//! adopts it and takes its name away. Every process of a prepared file holds a shared lock on it, so that
+//! one whose processes all died before the adoption is known by being free, and removed by the next that
+//! prepares a file in the same directory.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -13,7 +18,7 @@ use std::{
 };
 
 use memmap2::MmapRaw;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, OFlags, fallocate, linkat};
 
 use super::region::Region;
 
@@ -49,6 +54,12 @@ pub enum RegionError {
         expected: u64,
     },
 }
+
+/// What the name of a prepared file begins with, and no other file's should.
+pub const PREPARED_PREFIX: &str = "springtide-region-";
+
+/// How often a file that vanishes between two looks is looked for again.
+const TRIES: usize = 1000;
 
 /// An owner's hold on its file. The name goes when this goes.
 #[derive(Debug)]
@@ -102,6 +113,121 @@ impl Drop for FileOwner {
     }
 }
 
+/// A mapper's hold on a file that waits for its owner, or has found it.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    path: PathBuf,
+    /// Locked, shared, as long as it is open.
+    file: File,
+}
+
+impl Prepared {
+    /// The file at `path`, if it is there and stays there.
+    pub(super) fn find(path: &Path) -> Result<Option<Self>, RegionError> {
+        for _ in 0..TRIES {
+            let file = match OpenOptions::new().read(true).write(true).open(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                result => result.map_err(|source| io_error("open", path, source))?,
+            };
+            match file.try_lock_shared() {
+                Ok(()) => {}
+                // Another process removes one that was left, or an owner that needs no mappers has it.
+                Err(TryLockError::WouldBlock) => {
+                    let is_prepared = Region::existing(map(&file, path)?, path)?.is_prepared();
+                    if !is_prepared && names(path, &file)? {
+                        return Err(RegionError::InUse { path: path.to_owned() });
+                    }
+                    std::thread::yield_now();
+                    continue;
+                }
+                Err(TryLockError::Error(source)) => return Err(io_error("lock", path, source)),
+            }
+            if names(path, &file)? {
+                return Ok(Some(Self { path: path.to_owned(), file }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The file at `path`, or a new one of `bytes` that `init` has filled. Removes what others, all dead,
+    /// have left in its directory.
+    pub(super) fn find_or_make(
+        path: &Path,
+        bytes: u64,
+        init: impl FnOnce(MmapRaw),
+    ) -> Result<Self, RegionError> {
+        sweep(path);
+        if let Some(found) = Self::find(path)? {
+            return Ok(found);
+        }
+        let directory = path.parent().unwrap_or(Path::new("."));
+        // Without a name until it is whole and locked: nobody sees it half made.
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .custom_flags(OFlags::TMPFILE.bits().cast_signed())
+            .open(directory)
+            .map_err(|source| io_error("create a file for", path, source))?;
+        fallocate(&file, FallocateFlags::empty(), 0, bytes)
+            .map_err(|source| io_error("reserve memory for", path, source.into()))?;
+        file.try_lock_shared().map_err(|error| lock_error(error, path))?;
+        init(map(&file, path)?);
+        for _ in 0..TRIES {
+            let unnamed = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+            match linkat(CWD, unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW) {
+                Ok(()) => return Ok(Self { path: path.to_owned(), file }),
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(io_error("name", path, error.into())),
+            }
+            if let Some(found) = Self::find(path)? {
+                return Ok(found);
+            }
+        }
+        Err(RegionError::InUse { path: path.to_owned() })
+    }
+
+    pub(super) fn map(&self) -> Result<MmapRaw, RegionError> {
+        map(&self.file, &self.path)
+    }
+
+    /// The hold of the one owner; the file loses its name.
+    pub(super) fn into_owner(self) -> Result<FileOwner, RegionError> {
+        let owner = FileOwner { path: self.path, file: self.file };
+        owner.unlink().map_err(|source| io_error("remove", &owner.path, source))?;
+        Ok(owner)
+    }
+}
+
+/// Whether `path` still is the name of `file`.
+fn names(path: &Path, file: &File) -> Result<bool, RegionError> {
+    let failed = |source| io_error("look at", path, source);
+    let named = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        result => result.map_err(failed)?,
+    };
+    let file = file.metadata().map_err(failed)?;
+    Ok((named.dev(), named.ino()) == (file.dev(), file.ino()))
+}
+
+/// Removes prepared files beside `path` that no process has open any more. Best effort: what cannot be
+/// looked at is somebody else's.
+fn sweep(path: &Path) {
+    let entries = path.parent().map(std::fs::read_dir).into_iter().flatten().flatten();
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(PREPARED_PREFIX) {
+            continue;
+        }
+        let left = entry.path();
+        let Ok(file) = OpenOptions::new().read(true).write(true).open(&left) else { continue };
+        if file.try_lock().is_ok() && names(&left, &file).unwrap_or(false) {
+            tracing::warn!(path = %left.display(), "removing the region of processes that have died");
+            // Whoever is faster has removed it.
+            let _ = std::fs::remove_file(&left);
+        }
+    }
+}
+
 /// Opens a region's file and maps all of it.
 pub(super) fn open(path: &Path) -> Result<(File, MmapRaw), RegionError> {
     let file = OpenOptions::new()
@@ -132,10 +258,14 @@ fn retire(path: &Path) -> Result<(), RegionError> {
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), RegionError> {
-    file.try_lock().map_err(|error| match error {
+    file.try_lock().map_err(|error| lock_error(error, path))
+}
+
+fn lock_error(error: TryLockError, path: &Path) -> RegionError {
+    match error {
         TryLockError::WouldBlock => RegionError::InUse { path: path.to_owned() },
         TryLockError::Error(source) => io_error("lock", path, source),
-    })
+    }
 }
 
 fn map(file: &File, path: &Path) -> Result<MmapRaw, RegionError> {

@@ -1,10 +1,12 @@
 //! Tensors in host memory: what a CPU instance has, and the device of tests.
 //!
 //! Copies are made by the CPU, in slices between which other tasks run, so that one large item delays
-//! nothing else.
+//! nothing else. They work on any [`HostMemory`]: a device whose tensors lie in memory of another kind, as
+//! those of a Python library, has only to say where its bytes are.
 
 use std::{
     future::Future,
+    ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -48,6 +50,32 @@ impl HostTensor {
 
     fn with<R>(&self, f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         f(&mut self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A dense tensor whose bytes the CPU can reach. Clones share it.
+pub trait HostMemory: Clone + Send + Sync + 'static {
+    /// Type and shape.
+    fn spec(&self) -> TensorSpec;
+
+    /// Passes the bytes of a range of the tensor to be read.
+    fn read(&self, range: Range<usize>, read: &mut dyn FnMut(&[u8]));
+
+    /// Passes the bytes of a range of the tensor to be written.
+    fn write(&self, range: Range<usize>, write: &mut dyn FnMut(&mut [u8]));
+}
+
+impl HostMemory for HostTensor {
+    fn spec(&self) -> TensorSpec {
+        self.spec
+    }
+
+    fn read(&self, range: Range<usize>, read: &mut dyn FnMut(&[u8])) {
+        self.with(|bytes| read(&bytes[range]));
+    }
+
+    fn write(&self, range: Range<usize>, write: &mut dyn FnMut(&mut [u8])) {
+        self.with(|bytes| write(&mut bytes[range]));
     }
 }
 
@@ -105,25 +133,9 @@ impl Device for HostDevice {
         dest: Transfer,
         offset: u64,
     ) -> impl Future<Output = Outcome<(), DeviceError>> + Send + 'static {
-        let mut dest = Idle(Some(dest));
-        async move {
-            ready.wait().await;
-            let room = dest.transfer().len().saturating_sub(offset);
-            if let Err(error) = check_length(tensor.spec.bytes(), room) {
-                return Outcome::Ended { buffer: dest.finish(), result: Err(error) };
-            }
-            let (mut at, len) = (0, tensor.spec.bytes() as usize);
-            while at < len {
-                let end = (at + SLICE).min(len);
-                tensor.with(|bytes| dest.transfer().write_at(offset + at as u64, &bytes[at..end]));
-                at = end;
-                tokio::task::yield_now().await;
-            }
-            Outcome::Ended { buffer: dest.finish(), result: Ok(()) }
-        }
+        copy_out(tensor, ready, dest, offset)
     }
 
-    #[expect(clippy::manual_async_fn, reason = "the copy must not borrow the device")]
     fn copy_in(
         &self,
         source: View,
@@ -131,20 +143,55 @@ impl Device for HostDevice {
         tensor: HostTensor,
         free: HostEvent,
     ) -> impl Future<Output = Result<(), DeviceError>> + Send + 'static {
-        async move {
-            free.wait().await;
-            let room = source.len().saturating_sub(offset);
-            check_length(tensor.spec.bytes(), room)?;
-            let (mut at, len) = (0, tensor.spec.bytes() as usize);
-            while at < len {
-                let end = (at + SLICE).min(len);
-                tensor.with(|bytes| source.read_at(offset + at as u64, &mut bytes[at..end]));
-                at = end;
-                tokio::task::yield_now().await;
-            }
-            Ok(())
-        }
+        copy_in(source, offset, tensor, free)
     }
+}
+
+/// [`Device::copy_out`] for a tensor in host memory.
+pub fn copy_out(
+    tensor: impl HostMemory,
+    ready: HostEvent,
+    dest: Transfer,
+    offset: u64,
+) -> impl Future<Output = Outcome<(), DeviceError>> + Send + 'static {
+    let mut dest = Idle(Some(dest));
+    async move {
+        ready.wait().await;
+        let room = dest.transfer().len().saturating_sub(offset);
+        if let Err(error) = check_length(tensor.spec().bytes(), room) {
+            return Outcome::Ended { buffer: dest.finish(), result: Err(error) };
+        }
+        let (mut at, len) = (0, tensor.spec().bytes() as usize);
+        while at < len {
+            let end = (at + SLICE).min(len);
+            tensor.read(at..end, &mut |bytes| {
+                dest.transfer().write_at(offset + at as u64, bytes);
+            });
+            at = end;
+            tokio::task::yield_now().await;
+        }
+        Outcome::Ended { buffer: dest.finish(), result: Ok(()) }
+    }
+}
+
+/// [`Device::copy_in`] for a tensor in host memory.
+pub async fn copy_in(
+    source: View,
+    offset: u64,
+    tensor: impl HostMemory,
+    free: HostEvent,
+) -> Result<(), DeviceError> {
+    free.wait().await;
+    let room = source.len().saturating_sub(offset);
+    check_length(tensor.spec().bytes(), room)?;
+    let (mut at, len) = (0, tensor.spec().bytes() as usize);
+    while at < len {
+        let end = (at + SLICE).min(len);
+        tensor.write(at..end, &mut |bytes| source.read_at(offset + at as u64, bytes));
+        at = end;
+        tokio::task::yield_now().await;
+    }
+    Ok(())
 }
 
 /// Memory that only the future's own polls touch: when the future is dropped, nothing runs any more.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`TokioClock`] | [`Clock`](crate::env::Clock) |
 //! | [`TokioNetwork`] | [`Network`](crate::env::Network) |
-//! | [`HostDevice`] | [`Device`] for tensors in host memory |
+//! | [`HostDevice`] | [`Device`] for tensors in host memory; [`copy_out`] and [`copy_in`] for others there |
 //! | [`Runtime`] | [`Env`] over these and a store |
 
 mod clock;
@@ -13,7 +13,7 @@ mod network;
 
 pub use self::{
     clock::TokioClock,
-    host::{HostDevice, HostEvent, HostSignal, HostTensor},
+    host::{HostDevice, HostEvent, HostMemory, HostSignal, HostTensor, copy_in, copy_out},
     network::{TokioListener, TokioNetwork},
 };
 use crate::env::{Device, Env, Store, Task};

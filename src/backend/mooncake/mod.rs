@@ -43,6 +43,13 @@ pub struct MooncakeCalls {
 }
 
 impl MooncakeStore {
+    /// What the C ABI can take in one call.
+    pub const LIMITS: StoreLimits = StoreLimits {
+        buffers_per_object: 1,
+        fragments_per_batch: MOONCAKE_FRAGMENTS_MAX,
+        object_bytes_max: None,
+    };
+
     /// Loads the library and joins the store, on a thread of its own. `region_bytes` is what will be
     /// registered: checked against what may be pinned.
     ///
@@ -104,11 +111,7 @@ fn connect(
 
 impl Blocking for MooncakeCalls {
     fn limits(&self) -> StoreLimits {
-        StoreLimits {
-            buffers_per_object: 1,
-            fragments_per_batch: MOONCAKE_FRAGMENTS_MAX,
-            object_bytes_max: None,
-        }
+        MooncakeStore::LIMITS
     }
 
     fn register(&self, region: &Region) -> Result<(), ErrorCode> {

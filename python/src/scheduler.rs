@@ -1,0 +1,131 @@
+//! The plug-in in the scheduler process.
+
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use springtide::connector::{
+    Availability, ItemDecision, ItemRequest, Namespace, OrderId, Scheduler, SchedulerGauges,
+};
+use springtide::pool::Backing;
+
+use crate::{
+    counters::{Counts, Told, flatten},
+    log,
+    process::{PluginEnv, Process, failed, seconds},
+    settings::Instance,
+};
+
+/// The connector's scheduler, for Python. No method waits for a store.
+#[pyclass(frozen)]
+pub struct SchedulerSide {
+    process: Process,
+    scheduler: Scheduler<PluginEnv>,
+    fingerprint: String,
+    told: Told,
+}
+
+#[pymethods]
+impl SchedulerSide {
+    /// Starts the scheduler's side of an instance, described in JSON.
+    #[new]
+    fn new(py: Python<'_>, instance: &str) -> PyResult<Self> {
+        log::start();
+        let instance = Instance::parse(instance).map_err(failed)?;
+        let loads = instance.role.loads();
+        let backing = if loads { instance.shared() } else { Backing::Anonymous };
+        let config = instance.config(backing).map_err(failed)?;
+        let fingerprint = Namespace::new(&config.namespace).fingerprint().to_owned();
+        let process = Process::start(&instance, loads).map_err(failed)?;
+        let start = Scheduler::start(process.env().clone(), config);
+        let scheduler = process.block_on(py, start).map_err(failed)?;
+        Ok(Self { process, scheduler, fingerprint, told: Told::default() })
+    }
+
+    /// The namespace's fingerprint: equal on two instances exactly when they can share items.
+    #[getter]
+    fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// Whether calls reach the store.
+    #[getter]
+    fn store_is_up(&self) -> bool {
+        self.process.store_is_up()
+    }
+
+    /// Waits until the store is up; whether it is.
+    fn wait_for_store(&self, py: Python<'_>, duration: f64) -> bool {
+        self.process.wait_for_store(py, seconds(duration))
+    }
+
+    /// Whether the request, with these items (identifier, rows) in its window, can be scheduled.
+    fn ensure_available(&self, py: Python<'_>, request: &str, items: Vec<(String, u64)>) -> bool {
+        let item = |(identifier, rows)| ItemRequest { identifier, rows };
+        let items: Vec<ItemRequest> = items.into_iter().map(item).collect();
+        py.detach(|| self.scheduler.ensure_available(request, &items) == Availability::Ready)
+    }
+
+    /// Whether the workers will deliver the item in this step.
+    fn has_item(&self, py: Python<'_>, identifier: &str) -> bool {
+        py.detach(|| self.scheduler.has_item(identifier))
+    }
+
+    /// Why the request's item is not loaded; `None` if it is, or is not known.
+    fn why_local(&self, py: Python<'_>, request: &str, identifier: &str) -> Option<String> {
+        match py.detach(|| self.scheduler.decision(request, identifier)) {
+            Some(ItemDecision::Local(reason)) => Some(reason.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The engine has allocated its own cache for the item.
+    fn allocated(&self, py: Python<'_>, request: &str, identifier: &str) {
+        py.detach(|| self.scheduler.allocated(request, identifier));
+    }
+
+    /// Ends a scheduling pass; what the step asks of the workers, empty if nothing.
+    fn build_step(&self, py: Python<'_>, freed: Vec<String>) -> PyResult<String> {
+        let plan = py.detach(|| self.scheduler.build_step(&freed));
+        if plan.is_empty() {
+            return Ok(String::new());
+        }
+        serde_json::to_string(&plan).map_err(failed)
+    }
+
+    /// A rank has copied these orders.
+    fn acknowledge(&self, py: Python<'_>, rank: u32, orders: Vec<u64>) {
+        let orders: Vec<OrderId> = orders.into_iter().map(OrderId).collect();
+        py.detach(|| self.scheduler.acknowledge(rank, &orders));
+    }
+
+    /// The request has ended or was aborted.
+    fn request_finished(&self, py: Python<'_>, request: &str) {
+        py.detach(|| self.scheduler.request_finished(request));
+    }
+
+    /// All counters.
+    fn counters(&self, py: Python<'_>) -> Counts {
+        py.detach(|| flatten(&self.scheduler.counters()))
+    }
+
+    /// What has changed since the last call. Numbers that also fall (`waiting`) may come with a minus.
+    fn changes(&self, py: Python<'_>) -> Counts {
+        py.detach(|| self.told.changes(flatten(&self.scheduler.counters())))
+    }
+
+    /// What is open now: requests, orders, keys, residents, bytes in flight.
+    fn gauges(&self, py: Python<'_>) -> (usize, usize, usize, usize, u64) {
+        let SchedulerGauges { requests, orders, keys, residents, in_flight_bytes } =
+            py.detach(|| self.scheduler.gauges());
+        (requests, orders, keys, residents, in_flight_bytes)
+    }
+
+    /// Closes the store and the pool within `duration`, and says how that went.
+    fn close(&self, py: Python<'_>, duration: f64) -> String {
+        let limit = seconds(duration).min(Duration::from_secs(3600));
+        let deadline = self.process.deadline(limit);
+        let report = self.process.block_on(py, self.scheduler.close(deadline));
+        py.detach(|| self.process.stop());
+        format!("{report:?}")
+    }
+}
