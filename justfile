@@ -51,6 +51,10 @@ loom *ARGS:
 shuttle *ARGS:
     ci/shuttle "$@"
 
+# Compare pool and checksums with their rivals, as ratios of one run (--quick, --only SUITE, --json)
+bench *ARGS:
+    cargo run --release --package springtide-benches --bin bench -- "$@"
+
 # Show the snapshots that a test run found changed; `just snapshots accept` takes them over
 snapshots *ARGS:
     ci/snapshots "$@"
