@@ -22,6 +22,16 @@ have() {
     command -v "$1" >/dev/null 2>&1
 }
 
+# help_asked ARGUMENTS...: prints what the script says of itself at its top and ends it, if that is asked for.
+help_asked() {
+    case ${1:-} in
+    -h | --help)
+        sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+        exit 0
+        ;;
+    esac
+}
+
 # need_cargo: ends the script with advice where there is no Rust.
 need_cargo() {
     have cargo || fail "cargo is not in PATH. Install Rust $(rust_version) or later, for example with rustup."

@@ -13,14 +13,16 @@
 //!
 //! # Example
 //!
-//! A producer and a consumer share one item through a store (here the fake one, in this process):
+//! A producer and a consumer share one item through a directory. `Cargo.toml` needs `springtide` and a
+//! `tokio` with `rt`, `macros` and `time`; for Mooncake take [`backend::MooncakeStore`] in place of
+//! [`backend::DiskStore`].
 //!
 //! ```
-//! use std::{sync::Arc, time::Duration};
+//! use std::time::Duration;
 //!
-//! use fake_store::{ClientConfig, ClusterConfig, FakeCluster, protocol::ClientId};
 //! use springtide::{
-//!     connector::{Config, ItemRequest, LoadTarget, Availability, Role, Scheduler, Worker},
+//!     backend::{DiskConfig, DiskStore},
+//!     connector::{Config, Availability, ItemDecision, ItemRequest, LoadConfig, LoadTarget, Role, Scheduler, Worker},
 //!     connector::{Namespace, NamespaceParts},
 //!     env::{Clock, DType, Env},
 //!     pool::PoolConfig,
@@ -29,37 +31,43 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let temporary = tempfile::tempdir()?;
+//! # let directory = temporary.path().to_owned();
+//! // let directory = PathBuf::from("/shared/encoder-cache");
+//! let disk = DiskConfig { directory, capacity_bytes: 1 << 30, threads: 4 };
 //! let (clock, handle) = (TokioClock::new(), tokio::runtime::Handle::current());
-//! let spawner = { let handle = handle.clone(); Arc::new(move |task| drop(handle.spawn(task))) };
-//! let cluster = FakeCluster::new(clock, spawner, ClusterConfig::default())?;
-//! cluster.add_node("node:1", 64 << 20);
-//! let env = |id| {
-//!     let client = cluster.client(ClientConfig::new(ClientId(id), format!("host{id}:1")));
-//!     Runtime::new(handle.clone(), clock, client, HostDevice)
+//! let env = || -> std::io::Result<_> {
+//!     Ok(Runtime::new(handle.clone(), clock, DiskStore::open(&disk)?, HostDevice))
 //! };
 //! let namespace = NamespaceParts {
 //!     model: "Qwen3-VL-8B".into(), dtype: DType::Bf16, width: 16_384, ..Default::default()
 //! };
 //! let pool = PoolConfig::with_bytes(32 << 20);
-//! let config = |role| Config { role, namespace: namespace.clone(), pool: pool.clone(), ..Default::default() };
+//! // Long, for a program without optimisation; the default suits a serving engine.
+//! let loads = LoadConfig { deadline: Duration::from_secs(20), ..Default::default() };
+//! let config = |role| Config {
+//!     role, namespace: namespace.clone(), pool: pool.clone(), loads: loads.clone(), ..Default::default()
+//! };
 //!
 //! // The encoder instance: save, and wait before the request is reported complete.
-//! let producer = env(1);
-//! let worker = Worker::start(producer.clone(), config(Role::Producer), None).await?;
+//! let producer = env()?;
+//! let producing = Worker::start(producer.clone(), config(Role::Producer), None).await?;
 //! let spec = Namespace::new(&namespace).spec(196)?;
 //! let tensor = HostTensor::new(spec, vec![7; spec.bytes() as usize])?;
-//! worker.save("image-1", tensor, HostEvent::ready());
-//! let report = worker.wait_for_save(producer.clock().now() + Duration::from_secs(2)).await;
+//! producing.save("image-1", tensor, HostEvent::ready());
+//! let report = producing.wait_for_save(producer.clock().now() + Duration::from_secs(2)).await;
 //! assert_eq!(report.to_string(), "1 stored");
 //!
 //! // The prefill instance: its scheduler process fetches, its workers copy.
-//! let consumer = env(2);
+//! let consumer = env()?;
 //! let scheduler = Scheduler::start(consumer.clone(), config(Role::Consumer)).await?;
 //! let worker = Worker::start(consumer.clone(), config(Role::Consumer), scheduler.mapper()).await?;
 //! let items = [ItemRequest { identifier: "image-1".into(), rows: 196 }];
 //! while scheduler.ensure_available("request-1", &items) == Availability::Wait {
 //!     consumer.clock().sleep(Duration::from_millis(1)).await;
 //! }
+//! // Had it not come within `loads.deadline`, or been bad: the engine encodes it, and this says why.
+//! assert_eq!(scheduler.decision("request-1", "image-1"), Some(ItemDecision::Ready));
 //! assert!(scheduler.has_item("image-1"));
 //! scheduler.allocated("request-1", "image-1");
 //! for order in scheduler.build_step(&[]).orders {
@@ -70,6 +78,10 @@
 //!     scheduler.acknowledge(0, &[id]);
 //! }
 //! scheduler.request_finished("request-1");
+//!
+//! // Drain, close the store, give the memory back.
+//! let deadline = clock.now() + Duration::from_secs(5);
+//! println!("{:?}, {:?}", scheduler.close(deadline).await, producing.close(deadline).await);
 //! # Ok(())
 //! # }
 //! ```

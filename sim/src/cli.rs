@@ -15,10 +15,12 @@ Examples:
   sim --seed 1000 --plans 500           the plans of seeds 1000 to 1499
   sim --scenario f001_timeout_while_put_runs --trace
                                         one scenario, with its timeline
+  sim --scenario f08                    all whose names begin so
   sim --plan target/sim/random-w1-7.json --trace
                                         replays the plan of a failure
   sim meta --plans 50                   runs 50 plans twice each and compares
   sim plan --seed 7                     prints the plan that seed 7 draws
+  sim plan --scenario f001              prints a scenario's plan
 
 Exit codes: 0 no violation, 1 violation, 2 usage, 3 only liveness violated, 4 not deterministic.")]
 pub struct Cli {
@@ -39,10 +41,10 @@ pub struct RunArgs {
     /// Number of random plans [default: 100 beside all scenarios, 1 with --seed]
     #[arg(long, value_name = "N")]
     pub plans: Option<u64>,
-    /// Run this scenario; may be repeated
+    /// Run the scenarios whose names begin so; may be repeated
     #[arg(long, value_name = "NAME")]
     pub scenario: Vec<String>,
-    /// Run this plan file
+    /// Run this plan file; a scenario's own is judged as the scenario is
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
     /// Start no more runs after the first violation
@@ -54,8 +56,8 @@ pub struct RunArgs {
     /// Print one JSON object instead of the table
     #[arg(long, conflicts_with = "trace")]
     pub json: bool,
-    /// List the scenarios and what they show
-    #[arg(long)]
+    /// List the scenarios and what they show, with --json as an array
+    #[arg(long, conflicts_with_all = ["seed", "plans", "scenario", "plan", "trace", "fail_fast", "jobs"])]
     pub list: bool,
     /// Runs side by side [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -82,10 +84,14 @@ pub enum Command {
     },
     /// List the kinds of fault
     Faults,
-    /// Print the plan that a seed draws
+    /// Print the plan that a seed draws, or that of a scenario
+    #[command(group = clap::ArgGroup::new("source").required(true))]
     Plan {
         /// The seed
-        #[arg(long, value_name = "SEED")]
-        seed: u64,
+        #[arg(long, value_name = "SEED", group = "source")]
+        seed: Option<u64>,
+        /// The scenario, by the beginning of its name
+        #[arg(long, value_name = "NAME", group = "source")]
+        scenario: Option<String>,
     },
 }

@@ -3,7 +3,7 @@
 use std::{
     io::{self, IsTerminal, Write},
     ops::ControlFlow,
-    path::PathBuf,
+    path::{self, PathBuf},
     process::{ExitCode, exit},
     slice,
     sync::atomic::{AtomicU64, Ordering},
@@ -11,6 +11,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
 
 use crate::{
     campaign::{Job, Verdict, aborted, campaign, run_fresh},
@@ -34,14 +35,31 @@ const NOT_DETERMINISTIC: u8 = 4;
 /// A request that cannot be carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
-    /// No scenario of this name.
-    #[error("--scenario: expected one of {expected}, got {got}")]
+    /// No scenario whose name begins so.
+    #[error(
+        "--scenario: expected the beginning of a scenario's name, got `{got}`; near it: {near} \
+         (`sim --list` shows all)"
+    )]
     Scenario {
-        /// The scenarios.
-        expected: String,
         /// What was asked for.
         got: String,
+        /// The names most like it.
+        near: String,
     },
+    /// More scenarios than one whose names begin so, where one is wanted.
+    #[error("--scenario: expected one scenario, `{got}` is the beginning of {names}")]
+    Ambiguous {
+        /// What was asked for.
+        got: String,
+        /// Those it may stand for.
+        names: String,
+    },
+    /// A number of random plans beside what is named.
+    #[error("--plans: expected --seed beside it, got --scenario or --plan without one")]
+    Plans,
+    /// Nothing to compare.
+    #[error("--plans: expected at least 1 with --random-only, got 0")]
+    Nothing,
     /// The plan file cannot be run.
     #[error("--plan: {0}")]
     Plan(#[from] PlanError),
@@ -57,11 +75,12 @@ pub enum UsageError {
 
 /// Does what the command line says.
 pub fn execute(cli: Cli) -> ExitCode {
-    let out = &mut io::stdout();
+    let out = &mut Output(io::stdout());
     let code = match cli.command {
         _ if cfg!(not(tokio_unstable)) => Err(UsageError::Build),
-        None if cli.run.list => list(out),
+        None if cli.run.list => list(cli.run.json, out),
         None => run(&cli.run, out),
+        Some(Command::Meta { plans: 0, random_only: true, .. }) => Err(UsageError::Nothing),
         Some(Command::Meta { plans, seed, random_only, jobs }) => {
             let scenarios = scenario::all().filter(|_| !random_only).map(job);
             // An expectation is of no interest here.
@@ -70,16 +89,33 @@ pub fn execute(cli: Cli) -> ExitCode {
             meta(compared, threads(jobs), out)
         }
         Some(Command::Faults) => faults(out),
-        Some(Command::Plan { seed }) => print_plan(seed, out),
+        Some(Command::Plan { seed, scenario }) => print_plan(seed, scenario.as_deref(), out),
     };
     ExitCode::from(code.unwrap_or_else(|error| {
-        // A reader that has seen enough is no mistake.
-        if !matches!(&error, UsageError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
-        {
-            eprintln!("error: {error}");
-        }
+        eprintln!("error: {error}");
         USAGE
     }))
+}
+
+/// Standard output, whose reader may have seen enough before the verdict: that is no error, and the exit code
+/// still tells the verdict.
+struct Output(io::Stdout);
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        unless_closed(self.0.write(bytes), bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        unless_closed(self.0.flush(), ())
+    }
+}
+
+fn unless_closed<T>(written: io::Result<T>, instead: T) -> io::Result<T> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(instead),
+        other => other,
+    }
 }
 
 fn threads(jobs: Option<u64>) -> usize {
@@ -91,7 +127,9 @@ fn threads(jobs: Option<u64>) -> usize {
 fn directory() -> PathBuf {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    target.join("sim")
+    let directory = target.join("sim");
+    // Absolute, so that the line that replays a failure works from everywhere.
+    path::absolute(&directory).unwrap_or(directory)
 }
 
 fn run(args: &RunArgs, out: &mut impl Write) -> Result<u8, UsageError> {
@@ -134,13 +172,13 @@ fn run(args: &RunArgs, out: &mut impl Write) -> Result<u8, UsageError> {
 fn jobs(args: &RunArgs) -> Result<Vec<Job>, UsageError> {
     let mut jobs = Vec::new();
     for name in &args.scenario {
-        jobs.push(job(scenario::find(name).ok_or_else(|| UsageError::Scenario {
-            expected: scenario::all().map(|s| s.name).collect::<Vec<_>>().join(", "),
-            got: name.clone(),
-        })?));
+        jobs.extend(scenarios(name)?.into_iter().map(job));
     }
     if let Some(path) = &args.plan {
-        jobs.push(Job { plan: Plan::read(path)?, expect: None });
+        jobs.push(replay(Plan::read(path)?));
+    }
+    if args.plans.is_some() && args.seed.is_none() && !jobs.is_empty() {
+        return Err(UsageError::Plans);
     }
     if let Some(first) = args.seed {
         jobs.extend(random(first, args.plans.unwrap_or(1)));
@@ -149,6 +187,36 @@ fn jobs(args: &RunArgs) -> Result<Vec<Job>, UsageError> {
         jobs.extend(random(0, args.plans.unwrap_or(PLANS)));
     }
     Ok(jobs)
+}
+
+/// The scenarios whose names begin so; of a whole name that one alone.
+fn scenarios(name: &str) -> Result<Vec<&'static Scenario>, UsageError> {
+    if let Some(scenario) = scenario::find(name) {
+        return Ok(vec![scenario]);
+    }
+    let found: Vec<_> = scenario::all().filter(|s| s.name.starts_with(name)).collect();
+    if !name.is_empty() && !found.is_empty() {
+        return Ok(found);
+    }
+    let mut names: Vec<&str> = scenario::all().map(|scenario| scenario.name).collect();
+    names.sort_by_key(|candidate| strsim::levenshtein(candidate, name));
+    Err(UsageError::Scenario { got: name.to_owned(), near: names[..3].join(", ") })
+}
+
+/// A plan file's run. What a scenario expects belongs to its own plan: one that was changed is judged by the
+/// oracles alone.
+fn replay(plan: Plan) -> Job {
+    match scenario::find(&plan.name) {
+        Some(scenario) if scenario.plan() == plan => job(scenario),
+        Some(scenario) => {
+            eprintln!(
+                "note: not the plan of {} in this build: only oracles judge it",
+                scenario.name
+            );
+            Job { plan, expect: None }
+        }
+        None => Job { plan, expect: None },
+    }
 }
 
 fn job(scenario: &Scenario) -> Job {
@@ -230,9 +298,15 @@ fn meta(jobs: Vec<Job>, threads: usize, out: &mut impl Write) -> Result<u8, Usag
     Ok(0)
 }
 
-fn list(out: &mut impl Write) -> Result<u8, UsageError> {
+fn list(json: bool, out: &mut impl Write) -> Result<u8, UsageError> {
+    if json {
+        let entry = |s: &Scenario| json!({ "name": s.name, "rows": s.rows, "text": s.text });
+        writeln!(out, "{:#}", scenario::all().map(entry).collect::<Value>())?;
+        return Ok(0);
+    }
+    let width = scenario::all().map(|scenario| scenario.name.len()).max().unwrap_or(0);
     for scenario in scenario::all() {
-        writeln!(out, "{:<44} {}", scenario.name, scenario.text)?;
+        writeln!(out, "{:<width$} {}", scenario.name, scenario.text)?;
     }
     Ok(0)
 }
@@ -244,8 +318,22 @@ fn faults(out: &mut impl Write) -> Result<u8, UsageError> {
     Ok(0)
 }
 
-fn print_plan(seed: u64, out: &mut impl Write) -> Result<u8, UsageError> {
-    writeln!(out, "{}", generate(seed).to_json())?;
+fn print_plan(
+    seed: Option<u64>,
+    scenario: Option<&str>,
+    out: &mut impl Write,
+) -> Result<u8, UsageError> {
+    let plan = match (scenario, seed) {
+        (Some(name), _) => match *scenarios(name)? {
+            [scenario] => scenario.plan(),
+            ref several => {
+                let names = several.iter().map(|s| s.name).collect::<Vec<_>>().join(", ");
+                return Err(UsageError::Ambiguous { got: name.to_owned(), names });
+            }
+        },
+        (None, seed) => generate(seed.expect("one of the two is required")),
+    };
+    writeln!(out, "{}", plan.to_json())?;
     Ok(0)
 }
 

@@ -134,7 +134,7 @@ pub fn failure(verdict: &Verdict, failure: &Failure) -> String {
         let _ = writeln!(text, "    {line}");
     }
     if let Some(plan) = plan_file {
-        let _ = writeln!(text, "  replay: sim --trace --plan {}", plan.display());
+        let _ = writeln!(text, "  replay: ./ci/just sim --trace --plan {}", plan.display());
     }
     text
 }
@@ -151,7 +151,9 @@ pub fn never_reached(verdicts: &[Verdict]) -> String {
 /// The last line.
 pub fn summary(verdicts: &[Verdict]) -> String {
     let violations = verdicts.iter().filter(|verdict| verdict.failure.is_some()).count();
-    format!("{violations} violations in {} plans, trace hash {}", verdicts.len(), hash(verdicts))
+    let counted = |n: usize, what| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let (violations, plans) = (counted(violations, "violation"), counted(verdicts.len(), "plan"));
+    format!("{violations} in {plans}, trace hash {}", hash(verdicts))
 }
 
 fn reach(verdicts: &[Verdict]) -> Reach {

@@ -2,7 +2,7 @@
 
 use std::{
     path::PathBuf,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use springtide_sim::{
@@ -83,8 +83,52 @@ fn an_unknown_scenario_is_a_usage_error() {
     let output = sim(&["--scenario", "f999_nothing"]);
     assert_eq!(code(&output), Some(2));
     let errors = errors(&output);
-    assert!(errors.starts_with("error: --scenario: expected one of f001_"), "{errors}");
-    assert!(errors.trim_end().ends_with("got f999_nothing"), "{errors}");
+    assert!(errors.contains("got `f999_nothing`; near it: f"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+#[test]
+fn the_beginning_of_a_name_names_all_scenarios_that_begin_so() {
+    let report = out(&sim(&["--scenario", "f00", "--json"]));
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let groups = report["runs"].as_array().expect("runs").iter().map(|run| &run["group"]);
+    let expected = scenario::all().map(|s| s.name).filter(|name| name.starts_with("f00"));
+    assert_eq!(groups.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_plan_of_a_scenario_is_printed_and_judged_as_the_scenario_is() {
+    let printed = out(&sim(&["plan", "--scenario", "f001"]));
+    let of_one = Plan::from_json(&printed).expect("a plan");
+    assert_eq!(of_one.name, "f001_timeout_while_put_runs");
+    let whole = sim(&["--scenario", &of_one.name, "--json"]);
+    let replayed = sim(&["--plan", &file("f001.json", &printed), "--json"]);
+    assert_eq!(out(&whole), out(&replayed));
+    assert_eq!(errors(&replayed), "");
+    let changed = printed.replace("\"seed\": 0", "\"seed\": 1");
+    let replayed = sim(&["--plan", &file("changed.json", &changed), "--json"]);
+    assert!(errors(&replayed).contains("not the plan of f001_"), "{}", errors(&replayed));
+    assert_eq!(code(&sim(&["plan", "--scenario", "f0"])), Some(2));
+}
+
+#[test]
+fn a_list_for_programs() {
+    let list: serde_json::Value = serde_json::from_str(&out(&sim(&["--list", "--json"]))).unwrap();
+    let names = list.as_array().expect("an array").iter().map(|entry| &entry["name"]);
+    assert_eq!(names.collect::<Vec<_>>(), scenario::all().map(|s| s.name).collect::<Vec<_>>());
+}
+
+#[test]
+fn arguments_that_would_have_no_effect_are_refused() {
+    for args in [
+        &["--list", "--seed", "7"][..],
+        &["--list", "--trace"],
+        &["--scenario", "f001", "--plans", "2"],
+        &["meta", "--plans", "0", "--random-only"],
+        &["plan", "--seed", "1", "--scenario", "f001"],
+    ] {
+        assert_eq!(code(&sim(args)), Some(2), "{args:?}");
+    }
 }
 
 #[test]
@@ -103,12 +147,16 @@ fn bad_plan_files_are_usage_errors_that_name_the_field() {
         ("range", good.replace("\"replicas\": 1", "\"replicas\": 9")),
         ("missing", good.replace("\"tick_ms\": 2,", "")),
         ("json", good.replace("\"name\"", "name")),
+        ("empty", String::new()),
+        ("list", "[]".to_owned()),
+        ("no-version", good.replace("\"version\": 1,", "")),
+        ("name", good.replace("\"name\": \"test\"", "\"name\": \"\\u001b[31m\"")),
     ];
     let mut messages = String::new();
     for (name, text) in bad {
         let output = sim(&["--plan", &file(&format!("{name}.json"), &text)]);
         assert_eq!(code(&output), Some(2), "{name}");
-        messages += &errors(&output);
+        messages += &errors(&output).replace(env!("CARGO_TARGET_TMPDIR"), "TMP");
     }
     let absent = sim(&["--plan", "no/such/plan.json"]);
     assert_eq!(code(&absent), Some(2));
@@ -123,7 +171,7 @@ fn a_seed_gives_the_same_hash_twice() {
     assert_eq!(code(&first), Some(0));
     assert_eq!(last(&first), last(&second));
     let line = last(&first).unwrap();
-    assert!(line.starts_with("0 violations in 1 plans, trace hash "), "{line}");
+    assert!(line.starts_with("0 violations in 1 plan, trace hash "), "{line}");
 }
 
 #[test]
@@ -150,16 +198,31 @@ fn plans_run_twice_do_not_differ() {
     );
 }
 
-#[test]
-fn a_violation_exits_1_and_leaves_a_plan_that_violates_again() {
-    // Without checksums nobody notices a byte that changes on its way.
+/// A plan that violates integrity: without checksums nobody notices a byte that changes on its way.
+fn violating() -> Plan {
     let mut plan = plan();
     plan.connector.payload_checksum = false;
     let (host, op) = ("prefill0".to_owned(), Op::GetTransfer);
     let fault =
         Fault::FlippedByte { host, op, position: 40_000, item: None, count: 9, for_ms: 1_000 };
     plan.faults.push(Scheduled { at_ms: 550, fault });
-    let output = sim(&["--json", "--plan", &file("violates.json", &plan.to_json())]);
+    plan
+}
+
+#[test]
+fn a_reader_that_leaves_does_not_change_the_verdict() {
+    let plan = file("pipe.json", &violating().to_json());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sim"));
+    command.args(["--trace", "--plan", &plan]).env("CARGO_TARGET_DIR", directory("out"));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!((code(&output), errors(&output).as_str()), (Some(1), ""));
+}
+
+#[test]
+fn a_violation_exits_1_and_leaves_a_plan_that_violates_again() {
+    let output = sim(&["--json", "--plan", &file("violates.json", &violating().to_json())]);
     assert_eq!(code(&output), Some(1));
     let report: serde_json::Value = serde_json::from_str(&out(&output)).expect("JSON");
     let violation = &report["violations"][0];

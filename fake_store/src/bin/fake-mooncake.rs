@@ -21,13 +21,16 @@ use fake_store::{
 };
 use serde::Serialize;
 use springtide::{
-    env::{Clock, GetItem, Key, Outcome, PutItem, Store},
+    env::{Clock, ErrorCode, GetItem, Key, Outcome, PutItem, Store},
     pool::{Contiguity, Pool, PoolConfig},
     runtime::{TokioClock, TokioNetwork},
 };
 use tokio::runtime::{Builder, Handle};
 
 /// A Mooncake Store that is a state machine, over TCP.
+///
+/// It does what Mooncake Store does, with its codes and times, but does not speak its wire protocol: clients of
+/// Mooncake cannot connect. What can is this repository's own client, crate `fake_store`.
 #[derive(Debug, Parser)]
 #[command(name = "fake-mooncake", version, after_help = EXAMPLES)]
 struct Cli {
@@ -128,10 +131,11 @@ impl MooncakeFlags {
 
 #[derive(Debug, Args)]
 struct Check {
-    /// The master's address, as serve prints it.
+    /// The master's address, HOST:PORT, as serve prints it.
+    #[arg(value_parser = address)]
     address: String,
     /// How long the whole may take, ms.
-    #[arg(long, default_value_t = 5000)]
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     timeout_ms: u64,
     /// Bytes of the object.
     #[arg(long, default_value = "1MiB", value_parser = size)]
@@ -191,6 +195,7 @@ impl Serve {
             Some(path) => read_plan(path)?,
             None => Faults::default(),
         };
+        let capacity = self.capacity()?;
         let (clock, network, spawner) = (TokioClock::new(), TokioNetwork, spawner());
         let knobs = self.mooncake.knobs();
         let broken = faults.clone();
@@ -217,13 +222,32 @@ impl Serve {
             nodes.push(node.address);
         }
         // The addresses are of use once there is room for objects.
-        let capacity = self.segment * self.nodes;
         while master.service.with(|master| master.usage().capacity_bytes) < capacity {
             clock.sleep(Duration::from_millis(10)).await;
         }
         let serving = Serving { master: master.address, nodes, segment_bytes: self.segment };
         print_line(&serving)?;
         std::future::pending().await
+    }
+}
+
+impl Serve {
+    /// Bytes that all nodes lend, which this process has to have.
+    fn capacity(&self) -> Result<u64, Failure> {
+        let refused = |why: &str| {
+            let (nodes, segment) = (self.nodes, self.segment);
+            Failure::Usage(format!(
+                "--segment: {nodes} nodes of {segment} bytes are more than {why}"
+            ))
+        };
+        let capacity =
+            self.segment.checked_mul(self.nodes).ok_or_else(|| refused("64 bits count"))?;
+        let room = usize::try_from(capacity).ok().and_then(|bytes| {
+            let mut probe: Vec<u8> = Vec::new();
+            probe.try_reserve_exact(bytes).ok()
+        });
+        room.ok_or_else(|| refused("this machine's memory"))?;
+        Ok(capacity)
     }
 }
 
@@ -282,7 +306,11 @@ fn ended<T>(
     match outcomes.pop() {
         Some(Outcome::Ended { buffer, result: Ok(value) }) => Ok((buffer, value)),
         Some(Outcome::Ended { result: Err(error), .. } | Outcome::Uncertain { error, .. }) => {
-            Err(Failure::Failed(format!("{what}: {error}")))
+            let full = match error.code {
+                ErrorCode::NoAvailableHandle => " (do the nodes lend as much? see serve --segment)",
+                _ => "",
+            };
+            Err(Failure::Failed(format!("{what}: {error}{full}")))
         }
         None => Err(Failure::Failed(format!("{what}: no outcome"))),
     }
@@ -307,6 +335,14 @@ fn print_line(value: &impl Serialize) -> Result<(), Failure> {
 fn spawner() -> Spawner {
     let handle = Handle::current();
     Arc::new(move |task| drop(handle.spawn(task)))
+}
+
+fn address(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    match port.and_then(|(_, port)| port.parse::<u16>().ok()) {
+        Some(1..) => Ok(text.to_owned()),
+        _ => Err("expected HOST:PORT".into()),
+    }
 }
 
 /// Bytes, or KiB, MiB, GiB.

@@ -16,6 +16,8 @@ const MIB: u64 = 1024 * KIB;
 const RUN_MS_MAX: u64 = 300_000;
 /// Bytes of all distinct items of a plan together, so that a run stays under 1 GiB.
 const CONTENT_BYTES_MAX: u64 = 128 * MIB;
+/// Bytes of a plan's name.
+const NAME_MAX: usize = 100;
 /// Lengths of the lists.
 const REQUESTS_MAX: u64 = 20_000;
 const FAULTS_MAX: u64 = 1_000;
@@ -26,6 +28,7 @@ impl Plan {
     /// # Errors
     /// [`PlanError::Range`] for the first field that is wrong.
     pub fn check(&self) -> Result<(), PlanError> {
+        self.check_name()?;
         self.check_world()?;
         self.check_connector()?;
         self.check_store()?;
@@ -43,6 +46,19 @@ impl Plan {
             self.check_fault(&format!("faults[{index}]"), fault)?;
         }
         Ok(())
+    }
+
+    /// The name is printed, and is part of a file's name.
+    fn check_name(&self) -> Result<(), PlanError> {
+        let printable = self.name.chars().all(|c| c.is_ascii_alphanumeric() || " -_.".contains(c));
+        if printable && (1..=NAME_MAX).contains(&self.name.len()) {
+            return Ok(());
+        }
+        Err(PlanError::Range {
+            field: "name".into(),
+            expected: format!("1 to {NAME_MAX} ASCII letters, digits, spaces, `-`, `_` and `.`"),
+            got: format!("{:?}", self.name.chars().take(2 * NAME_MAX).collect::<String>()),
+        })
     }
 
     fn check_world(&self) -> Result<(), PlanError> {

@@ -104,6 +104,14 @@ pub enum PlanError {
         /// Why.
         source: io::Error,
     },
+    /// A file that holds no plan that can be run.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: Box<PlanError>,
+    },
     /// Not JSON, a field that is unknown or missing, or a value of the wrong type.
     #[error("plan: {0}")]
     Json(#[from] serde_json::Error),
@@ -133,9 +141,12 @@ impl Plan {
     pub fn from_json(text: &str) -> Result<Self, PlanError> {
         // The version is looked at first: another version's fields would be reported as unknown.
         let value: serde_json::Value = serde_json::from_str(text)?;
-        let version = value.get("version").unwrap_or(&serde_json::Value::Null);
-        if version.as_u64() != Some(u64::from(PLAN_VERSION)) {
-            return Err(PlanError::Version { got: version.to_string() });
+        if value.is_object() {
+            let version = value.get("version");
+            if version.and_then(serde_json::Value::as_u64) != Some(u64::from(PLAN_VERSION)) {
+                let got = version.map_or("nothing".to_owned(), ToString::to_string);
+                return Err(PlanError::Version { got });
+            }
         }
         let plan: Self = serde_json::from_str(text)?;
         plan.check()?;
@@ -147,9 +158,11 @@ impl Plan {
     /// # Errors
     /// [`PlanError`].
     pub fn read(path: &Path) -> Result<Self, PlanError> {
-        let text = fs::read_to_string(path)
-            .map_err(|source| PlanError::Read { path: path.display().to_string(), source })?;
+        let name = || path.display().to_string();
+        let text =
+            fs::read_to_string(path).map_err(|source| PlanError::Read { path: name(), source })?;
         Self::from_json(&text)
+            .map_err(|source| PlanError::File { path: name(), source: source.into() })
     }
 
     /// The plan as JSON, one field a line.
