@@ -35,6 +35,10 @@ real *ARGS:
 plugin *ARGS:
     ci/plugin "$@"
 
+# Run encoder and decoder of real vLLM over the real store, with everything that kills an engine (5 GB; ARGS: sections)
+e2e *ARGS:
+    ci/e2e "$@"
+
 # Check sizes, recipes, links and forbidden words, which no compiler looks at
 tidy:
     ci/unit --package springtide --test tidy

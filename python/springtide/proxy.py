@@ -5,6 +5,8 @@
 Every media item of a request goes to an encoder, all at once, and the same item always to the same one, which
 then has it in its cache. When all are encoded, the whole request goes to a prefill/decode instance, whose
 connector finds the items in the store. An item that no encoder takes is no error: the decoder encodes it.
+With prefill instances (`--prefill`), one of those gets the request first, for one token; their KV connector
+brings what it made to the decoder, which needs nothing else to be right: it can prefill itself.
 
 Responses are passed on as they come, so streams stay streams. A request is sent again only as long as
 nothing of its response has been seen; encoding again costs a lookup.
@@ -42,6 +44,7 @@ class Options:
 
     encoders: list[str]
     decoders: list[str]
+    prefills: list[str] = field(default_factory=list)
     # Times that a request is sent again, to another instance if there is one.
     retries: int = 2
     pause_s: float = 0.2
@@ -60,6 +63,7 @@ class Counts:
     items: int = 0
     encoded: int = 0
     encode_failures: int = 0
+    prefill_failures: int = 0
     retries: int = 0
     decode_failures: int = 0
     aborted: int = 0
@@ -105,6 +109,8 @@ class Proxy:
             transfer.update(answer)
         if transfer:
             body["ec_transfer_params"] = {**transfer, **(body.get("ec_transfer_params") or {})}
+        if self.options.prefills:
+            body.update(await self._prefill(body))
         headers = {"X-Encode-Milliseconds": f"{elapsed * 1e3:.1f}"} if items else {}
         return await self._decode(request, "POST", CHAT, headers, json=body)
 
@@ -116,7 +122,7 @@ class Proxy:
 
     async def health(self, request: web.Request) -> web.Response:
         """200 if a decoder answers: without encoders requests are still served."""
-        instances = [*self.options.encoders, *self.options.decoders]
+        instances = [*self.options.encoders, *self.options.prefills, *self.options.decoders]
         alive = await asyncio.gather(*(self._is_alive(url) for url in instances))
         told = dict(zip(instances, alive, strict=True))
         well = any(told[url] for url in self.options.decoders)
@@ -178,18 +184,38 @@ class Proxy:
         return answer.get("ec_transfer_params") or {}
 
     async def _ask(self, url: str, question: dict[str, Any]) -> dict[str, Any] | None:
-        """An encoder's answer; `None` if another one should be asked."""
+        """An instance's answer; `None` if another one should be asked, nothing if none will do better."""
         try:
             async with self.session.post(url + CHAT, json=question) as response:
                 if response.status == 200:
                     return await response.json()
                 text = (await response.text())[:200]
-                logger.warning("encoder %s answers %d: %s", url, response.status, text)
+                logger.warning("%s answers %d: %s", url, response.status, text)
                 # What is wrong with the item itself, the decoder will say.
                 return None if response.status in TRY_ANOTHER else {}
         except (ClientError, asyncio.TimeoutError, ValueError) as error:
-            logger.warning("encoder %s: %r", url, error)
+            logger.warning("%s: %r", url, error)
             return None
+
+    async def _prefill(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Has the prompt prefilled; what the decoder should be told of it."""
+        question = {**body, "max_tokens": 1, "stream": False}
+        question.pop("max_completion_tokens", None)
+        question.pop("stream_options", None)
+        async for url in self._attempts(self._in_turn(self.options.prefills)):
+            answer = await self._ask(url, question)
+            if answer:
+                told = answer.get("kv_transfer_params")
+                return {"kv_transfer_params": told} if told else {}
+            if answer is not None:
+                break
+        self.counts.prefill_failures += 1
+        return {}
+
+    def _in_turn(self, urls: list[str]) -> list[str]:
+        self._turn += 1
+        start = self._turn % len(urls)
+        return urls[start:] + urls[:start]
 
     async def _attempts(self, urls: list[str]) -> AsyncIterator[str]:
         """The instances to try, one after the other, with a pause before each after the first."""
@@ -204,11 +230,8 @@ class Proxy:
     async def _decode(
         self, request: web.Request, method: str, path: str, extra: dict[str, str], **content: Any
     ) -> web.StreamResponse:
-        self._turn += 1
-        start = self._turn % len(self.options.decoders)
-        order = self.options.decoders[start:] + self.options.decoders[:start]
         last = "no decoder"
-        async for url in self._attempts(order):
+        async for url in self._attempts(self._in_turn(self.options.decoders)):
             try:
                 # Headers only: from here on the client sees what comes.
                 response = await self.session.request(method, url + path, **content)
@@ -277,11 +300,13 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--encoder", action="append", default=[], metavar="URL", help="an encoder; repeat for more")
     parser.add_argument("--decoder", action="append", required=True, metavar="URL", help="a prefill/decode instance")
+    parser.add_argument("--prefill", action="append", default=[], metavar="URL", help="an instance that only prefills")
     parser.add_argument("--retries", type=int, default=Options.retries)
     parser.add_argument("--encode-timeout", type=float, default=Options.encode_timeout_s, metavar="SECONDS")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    urls = [[url.rstrip("/") for url in named] for named in (arguments.encoder, arguments.decoder)]
+    named = (arguments.encoder, arguments.decoder, arguments.prefill)
+    urls = [[url.rstrip("/") for url in some] for some in named]
     options = Options(*urls, retries=arguments.retries, encode_timeout_s=arguments.encode_timeout)
     web.run_app(Proxy(options).application(), host=arguments.host, port=arguments.port, print=None)
 

@@ -161,6 +161,22 @@ class Proxies(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(status, 502)
             self.assertIn("no decoder took the request", answer["error"]["message"])
 
+    async def test_a_prompt_is_prefilled_first_where_that_is_wanted(self) -> None:
+        async def prefilled(request: web.Request) -> web.Response:
+            return web.json_response({"kv_transfer_params": {"block": 7}})
+
+        prefill, decoder = await self.instance(prefilled), await self.instance(decoded)
+        proxy = await self.proxy([], [decoder.url], prefills=[prefill.url])
+        self.assertEqual((await self.ask(chat(stream=True, stream_options={"include_usage": True})))[0], 200)
+        self.assertEqual((prefill.asked[0]["max_tokens"], prefill.asked[0]["stream"]), (1, False))
+        self.assertNotIn("stream_options", prefill.asked[0])
+        asked = decoder.asked[0]
+        self.assertEqual((asked["max_tokens"], asked["stream"], asked["kv_transfer_params"]), (4, True, {"block": 7}))
+        prefill.answer = overloaded
+        self.assertEqual((await self.ask(chat()))[0], 200)
+        self.assertEqual(proxy.counts.prefill_failures, 1)
+        self.assertNotIn("kv_transfer_params", decoder.asked[1])
+
     async def test_streams_stay_streams_and_break_off_where_they_do(self) -> None:
         decoder = await self.instance(streams)
         await self.proxy([], [decoder.url])
