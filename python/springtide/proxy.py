@@ -31,6 +31,15 @@ CHAT = "/v1/chat/completions"
 MEDIA = {"image_url", "image_pil", "image_embeds", "video_url", "audio_url", "input_audio"}
 # What of a request changes how its media are encoded.
 ENCODED_WITH = ("model", "mm_processor_kwargs", "media_io_kwargs")
+# Says to a KV connector that somebody else will decode; those that need no word ignore it.
+DECODED_ELSEWHERE = {
+    "do_remote_decode": True,
+    "do_remote_prefill": False,
+    "remote_engine_id": None,
+    "remote_block_ids": None,
+    "remote_host": None,
+    "remote_port": None,
+}
 # Headers that belong to one connection.
 HOP_BY_HOP = {"connection", "content-length", "content-encoding", "keep-alive", "transfer-encoding"}
 BODY_MAX = 1 << 30
@@ -199,7 +208,7 @@ class Proxy:
 
     async def _prefill(self, body: dict[str, Any]) -> dict[str, Any]:
         """Has the prompt prefilled; what the decoder should be told of it."""
-        question = {**body, "max_tokens": 1, "stream": False}
+        question = {**body, "max_tokens": 1, "stream": False, "kv_transfer_params": DECODED_ELSEWHERE}
         question.pop("max_completion_tokens", None)
         question.pop("stream_options", None)
         async for url in self._attempts(self._in_turn(self.options.prefills)):

@@ -170,6 +170,7 @@ class Proxies(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((await self.ask(chat(stream=True, stream_options={"include_usage": True})))[0], 200)
         self.assertEqual((prefill.asked[0]["max_tokens"], prefill.asked[0]["stream"]), (1, False))
         self.assertNotIn("stream_options", prefill.asked[0])
+        self.assertTrue(prefill.asked[0]["kv_transfer_params"]["do_remote_decode"])
         asked = decoder.asked[0]
         self.assertEqual((asked["max_tokens"], asked["stream"], asked["kv_transfer_params"]), (4, True, {"block": 7}))
         prefill.answer = overloaded
