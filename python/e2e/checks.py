@@ -145,6 +145,7 @@ class Mooncake:
             ("a streamed response", self.streamed),
             ("eight requests at once", self.many),
             ("clients that hang up", self.aborted),
+            ("an encoder of another namespace is reported once", self.mismatched),
             ("an item is removed between lookup and load", self.removed),
             ("an object is truncated", lambda: self.damaged("truncate")),
             ("an object is overwritten with another item's bytes", lambda: self.damaged("overwrite")),
@@ -261,6 +262,14 @@ class Mooncake:
         wait_until("every order is acknowledged", settled)
         self.alive()
         return f"{self.decoder.events().get('withdrawn', 0)} lookups withdrawn"
+
+    def mismatched(self) -> None:
+        """As the proxy passes it on, from an encoder that is configured otherwise."""
+        told = {"ec_transfer_params": {"0" * 64: {"item_indices": [0], "springtide": "st1/another"}}}
+        for _ in range(3):
+            name, body = "one", chat(*SINGLE["one"])
+            self.right(name, ask(self.decoder.url, body | told))
+        expect(self.decoder.text().count("the encoder saves under st1/another"), 1, "lines about it")
 
     # -- what kills an engine ------------------------------------------------------------------------
 
