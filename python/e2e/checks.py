@@ -37,7 +37,7 @@ SINGLE = {
     "text": [],
     "large": [image(4, LARGE), image(5, LARGE)],
     **{f"many-{number}": [image(10 + number)] for number in range(8)},
-    **{f"spare-{number}": [image(30 + number)] for number in range(16)},
+    **{f"spare-{number}": [image(30 + number)] for number in range(18)},
 }
 
 
@@ -46,7 +46,7 @@ class Run:
 
     def __init__(self) -> None:
         self.passed, self.failed = 0, []
-        self.spare = iter(range(16))
+        self.spare = iter(range(18))
 
     def check(self, title: str, body: Callable[[], Any]) -> None:
         started = time.monotonic()
@@ -146,6 +146,7 @@ class Mooncake:
             ("eight requests at once", self.many),
             ("clients that hang up", self.aborted),
             ("an encoder of another namespace is reported once", self.mismatched),
+            ("an item that the store has lost is published again", self.republished),
             ("an item is removed between lookup and load", self.removed),
             ("an object is truncated", lambda: self.damaged("truncate")),
             ("an object is overwritten with another item's bytes", lambda: self.damaged("overwrite")),
@@ -285,6 +286,16 @@ class Mooncake:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=600)
         assert ran.returncode == 0, ran.stderr[-2000:]
         return ran.stdout.strip().splitlines()[-1] if ran.stdout.strip() else ""
+
+    def republished(self) -> None:
+        """The encoder's engine holds the item, so it is not encoded again."""
+        name, body = self.spare()
+        key, encoders = self.encode(body), self.encoder.encoded()
+        self.tool("remove", key)
+        expect(self.encode(body), key, "its key")
+        expect(self.encoder.encoded() - encoders, 0, "items encoded by the encoder")
+        encoded, _ = self.delta(lambda: self.right(name, ask(self.decoder.url, body)))
+        expect(encoded, 0, "items encoded by the decoder")
 
     def removed(self) -> str:
         name, body = self.spare()
