@@ -1,11 +1,12 @@
 """End to end: encoder and prefill/decode instances of real vLLM with springtide between them.
 
-    python checks.py [mooncake] [disk] [tensor-parallel]
+    python checks.py [mooncake] [disk] [tensor-parallel] [prefill-decode]
 
 `mooncake` runs one encoder and one prefill/decode instance over the real Mooncake Store (tcp), behind the
 proxy: first what must work, then everything that kills an engine without springtide's promises. `disk` runs
 two instances over a directory on a file system that is too small; `tensor-parallel` a consumer with two
-ranks. Each check says what it found; logs are in target/e2e. Exit codes: 0 all passed, 1 not.
+ranks; `prefill-decode` an encoder, a prefill and a decode instance, the last two with vLLM's KV connector over
+files. Each check says what it found; logs are in target/e2e. Exit codes: 0 all passed, 1 not.
 """
 
 import json
@@ -449,8 +450,59 @@ class Disk:
         return f"{decoder.encoded()} of 4 encoded by the decoder"
 
 
+class PrefillDecode:
+    """An encoder, a prefill and a decode instance, all over directories."""
+
+    def __init__(self, reference: dict[str, list[float]]) -> None:
+        self.reference, self.run = reference, Run()
+
+    def main(self) -> Run:
+        print("==> An encoder, a prefill and a decode instance", flush=True)
+        with tempfile.TemporaryDirectory(prefix="springtide-e2e-") as directory:
+            store = {"disk": {"directory": f"{directory}/items", "capacity_bytes": 1 << 30}}
+            Path(directory, "kv").mkdir()
+            self.instances = [Vllm("three-encoder", MODEL, "0", transfer("ec_producer", store, pool_bytes=64 << 20))]
+            for name, role, cpu in (("prefill", "kv_producer", "1"), ("decode", "kv_consumer", "0")):
+                kv = {"kv_connector": "ExampleConnector", "kv_role": role}
+                kv["kv_connector_extra_config"] = {"shared_storage_path": f"{directory}/kv"}
+                flags = ("--kv-transfer-config", json.dumps(kv))
+                config = transfer("ec_consumer", store, pool_bytes=64 << 20)
+                self.instances.append(Vllm(f"three-{name}", MODEL, cpu, config, flags=flags))
+            self.proxy: Server | None = None
+            try:
+                for instance in self.instances:
+                    instance.wait_ready()
+                self.start_proxy()
+                self.run.check("a request through all three", lambda: self.through("one"))
+                self.run.check("two images through all three", lambda: self.through("two"))
+            finally:
+                for process in filter(None, (self.proxy, *self.instances)):
+                    process.stop()
+        return self.run
+
+    def start_proxy(self) -> None:
+        encoder, prefill, decode = (instance.url for instance in self.instances)
+        port = free_port()
+        command = [sys.executable, "-m", "springtide.proxy", "--port", str(port), "--encode-timeout", "600"]
+        command += ["--encoder", encoder, "--prefill", prefill, "--decoder", decode]
+        self.proxy = Server("three-proxy", port, command).wait_ready()
+
+    def through(self, name: str) -> str:
+        encoder, prefill, decode = self.instances
+        before = [instance.encoded() for instance in self.instances]
+        answer = ask(self.proxy.url, chat(*SINGLE[name]))
+        expect(answer.status, 200, f"the answer {answer.body}" if answer.status != 200 else "the answer")
+        after = [instance.encoded() for instance in self.instances]
+        encoded = [now - then for now, then in zip(after, before, strict=True)]
+        expect(encoded[1:], [0, 0], "items encoded by prefill and decode")
+        furthest = max(abs(a - b) for a, b in zip(answer.logprobs(), self.reference[name], strict=True))
+        assert furthest < 0.1, f"{answer.logprobs()}, alone {self.reference[name]}"
+        expect(encoded[0], len(SINGLE[name]), "items encoded by the encoder")
+        return f"furthest log-probability {furthest:.4f}"
+
+
 def main(sections: list[str]) -> int:
-    known = ("mooncake", "disk", "tensor-parallel")
+    known = ("mooncake", "disk", "tensor-parallel", "prefill-decode")
     if not set(sections) <= set(known):
         print(__doc__, file=sys.stderr)
         return 2
@@ -462,6 +514,8 @@ def main(sections: list[str]) -> int:
     for section in sections or known:
         if section == "mooncake":
             runs.append(Mooncake(reference).main())
+        elif section == "prefill-decode":
+            runs.append(PrefillDecode(reference).main())
         else:
             runs.append(Disk(reference, 2 if section == "tensor-parallel" else 1).main())
     failed = [title for run in runs for title in run.failed]
