@@ -15,6 +15,8 @@ CONNECTOR = stand_ins.install()
 TORCH = __import__("torch")
 # Waits end by a condition; this only ends a test that has failed.
 LIMIT_S = 60.0
+# Deadlines that no wait reaches which ends well, however busy the machine is.
+PATIENT = {"loads": {"deadline_ms": 60_000}, "saves": {"deadline_ms": 60_000}, "wait_for_save_ms": 60_000}
 
 
 def wait_until(what: str, condition: Any) -> None:

@@ -29,8 +29,7 @@ class OverDisk(unittest.TestCase):
 
     def settings(self, **more: object) -> dict:
         disk = {"directory": str(self.directory), "capacity_bytes": 1 << 24}
-        # Longer than any wait that succeeds, however loaded the machine.
-        return {"store": {"disk": disk}, "pool_bytes": 1 << 22, "loads": {"deadline_ms": 60_000}, **more}
+        return {"store": {"disk": disk}, "pool_bytes": 1 << 22, **engine.PATIENT, **more}
 
     def engine(self, role: str, **changes: object) -> Engine:
         name = f"{os.getpid()}-{self.id()}-{len(self.engines)}"
