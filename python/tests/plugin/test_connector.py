@@ -73,6 +73,17 @@ class OverDisk(unittest.TestCase):
         self.assertEqual(got["a"].content(), output("a").content())
         self.assertEqual(consumer.counters()["misses.absent"], 1)
 
+    def test_what_is_computed_already_is_not_asked_for(self) -> None:
+        consumer = self.engine("ec_consumer")
+        request = Request("r", ("a", 3), ("b", 3))
+        # The first item ends at 4: a prefix cache, or a chunk, has it. While decoding nothing is left.
+        self.assertTrue(consumer.scheduler.ensure_cache_available(request, 100))
+        self.assertEqual(consumer.counters()["lookups"], 0)
+        wait_until("b is decided", lambda: consumer.scheduler.ensure_cache_available(request, 4))
+        self.assertEqual(consumer.counters()["lookups"], 1)
+        self.assertIsNone(consumer.scheduler._side.why_local("r", "a"))
+        self.assertEqual(consumer.scheduler._side.why_local("r", "b"), "absent")
+
     def test_layouts_and_sizes(self) -> None:
         producer, consumer = self.engine("ec_producer"), self.engine("ec_consumer")
         producer.run(Request("p1", ("gaps", 3)), lambda name: output(name).with_gaps())
