@@ -4,7 +4,11 @@
 #
 #     MODEL=Qwen/Qwen2.5-VL-3B-Instruct CONFIG=examples/tcp.json examples/disagg_1e1p1d.sh [bench]
 #
-# KV_PRODUCER and KV_CONSUMER are the two instances' --kv-transfer-config; by default NIXL's, for GPUs.
+# KV_PRODUCER and KV_CONSUMER are the two instances' --kv-transfer-config; by default NIXL's, for GPUs (not tried
+# here). vLLM's connector over files runs on CPU too (`just e2e` runs it), but is no faster than prefilling again:
+#
+#     FILES='"kv_connector": "ExampleConnector", "kv_connector_extra_config": {"shared_storage_path": "/tmp/kv"}'
+#     KV_PRODUCER="{$FILES, \"kv_role\": \"kv_producer\"}" KV_CONSUMER="{$FILES, \"kv_role\": \"kv_consumer\"}"
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
