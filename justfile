@@ -39,6 +39,10 @@ plugin *ARGS:
 e2e *ARGS:
     ci/e2e "$@"
 
+# Measure requests with each way of sharing encoder outputs, on real vLLM on CPU (ARGS: ways, --rounds N, …)
+e2e-bench *ARGS:
+    ci/e2e-bench "$@"
+
 # Check sizes, recipes, links and forbidden words, which no compiler looks at
 tidy:
     ci/unit --package springtide --test tidy
