@@ -43,6 +43,14 @@ e2e *ARGS:
 e2e-bench *ARGS:
     ci/e2e-bench "$@"
 
+# Run the program: bench (a store against the connector on it), config, plan (--help)
+springtide *ARGS:
+    cargo run --quiet --release --package springtide-cli --bin springtide -- "$@"
+
+# Measure it on the real Mooncake Store over tcp, with all processes on this host (ARGS as for springtide bench)
+bench-store *ARGS:
+    ci/bench-store "$@"
+
 # Check sizes, recipes, links and forbidden words, which no compiler looks at
 tidy:
     ci/unit --package springtide --test tidy

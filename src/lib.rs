@@ -9,6 +9,8 @@
 //! | [`sync`] | the synchronisation primitives, switchable | nothing |
 //! | [`connector`] | saving, waiting, looking up, loading | [`env`](mod@env), [`pool`] |
 //! | [`backend`] | production implementations of the store | [`env`](mod@env) |
+//! | [`config`] | what an instance is configured with, from all its sources | [`connector`], [`backend`] |
+//! | [`size`] | numbers of bytes as people write them | nothing |
 //! | [`runtime`] | production implementations of the injected world | [`env`](mod@env) |
 //!
 //! # Example
@@ -87,8 +89,10 @@
 //! ```
 
 pub mod backend;
+pub mod config;
 pub mod connector;
 pub mod env;
 pub mod pool;
 pub mod runtime;
+pub mod size;
 pub mod sync;

@@ -29,6 +29,7 @@ typedef struct {
     int alive;
     int set_up;
     int running;
+    int registered;
     char host[256];
 } store_t;
 
@@ -43,7 +44,7 @@ enum { OBJECTS = 64, OK = 0, INTERNAL = -1, NO_SPACE = -200, INVALID = -600, ABS
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static object_t objects[OBJECTS];
-static int waiting, released, hold_destroy, destroyed, registered;
+static int waiting, released, hold_destroy, destroyed;
 static size_t last_replicas;
 static pthread_t creator, destroyer;
 
@@ -319,8 +320,8 @@ int mooncake_store_register_buffer(void *handle, void *buffer, size_t size) {
     if (!buffer || !size)
         return INTERNAL;
     enter(store, 1, "register after its destruction");
-    int code = registered ? INVALID : OK;
-    registered = 1;
+    int code = store->registered ? INVALID : OK;
+    store->registered = 1;
     leave(store);
     return code;
 }
@@ -329,8 +330,8 @@ int mooncake_store_unregister_buffer(void *handle, void *buffer) {
     store_t *store = handle;
     (void)buffer;
     enter(store, 1, "unregister after its destruction");
-    int code = registered ? OK : INVALID;
-    registered = 0;
+    int code = store->registered ? OK : INVALID;
+    store->registered = 0;
     leave(store);
     return code;
 }

@@ -3,6 +3,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`cli`] | the command line, with that store in it |
 //! | [`scheduler`], [`worker`] | the two classes that Python sees |
 //! | [`process`] | the runtime that both run on, with the store behind a link |
 //! | [`settings`] | what the user and the engine say, from JSON |
@@ -16,6 +17,7 @@
 //! default ones.
 
 pub mod backend;
+pub mod cli;
 pub mod counters;
 pub mod log;
 pub mod process;
@@ -28,10 +30,18 @@ pub mod worker;
 /// What Python sees.
 #[pyo3::pymodule]
 mod _native {
+    use std::ffi::OsString;
+
     use pyo3::prelude::*;
 
     #[pymodule_export]
     use super::{scheduler::SchedulerSide, worker::WorkerSide};
+
+    /// Does what a command line says; the first argument is the program's name. Returns the exit code.
+    #[pyfunction]
+    fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+        py.detach(|| springtide_cli::run(arguments, &crate::cli::InPython))
+    }
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

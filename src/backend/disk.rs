@@ -6,6 +6,7 @@
 
 use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -13,15 +14,18 @@ use super::{disk_files::Files, threads::Threads};
 use crate::{
     env::{ErrorCode, Fence, GetItem, Key, Outcome, PutItem, Store, StoreError, StoreLimits},
     pool::{Region, Transfer},
+    size,
 };
 
 /// Where a disk store is and how much it may hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskConfig {
     /// The directory, shared by the instances. Made if it does not exist.
     pub directory: PathBuf,
     /// Bytes of objects that it may hold, over all instances.
+    #[serde(deserialize_with = "size::deserialize")]
+    #[schemars(with = "size::Size")]
     pub capacity_bytes: u64,
     /// Threads that read and write.
     #[serde(default = "default_threads")]

@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::key::NamespaceParts;
-use crate::pool::PoolConfig;
+use crate::{pool::PoolConfig, size};
 
 /// What an instance does with the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Saves what its encoder makes.
@@ -35,7 +36,7 @@ impl Role {
 }
 
 /// The connector's configuration, the same for both processes of an instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// What this instance does.
@@ -56,6 +57,7 @@ pub struct Config {
     /// a call until its I/O is over. Above the store's own transfer limit (60 s in Mooncake), so that it
     /// only ends what the store has lost.
     #[serde(rename = "io_timeout_ms", with = "millis")]
+    #[schemars(with = "u64")]
     pub io_timeout: Duration,
     /// Whether writers add, and readers check, a checksum of the payload.
     pub payload_checksum: bool,
@@ -78,25 +80,32 @@ impl Default for Config {
 }
 
 /// How items are saved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SaveConfig {
     /// How long a save tries before it gives up.
     #[serde(rename = "deadline_ms", with = "millis")]
+    #[schemars(with = "u64")]
     pub deadline: Duration,
     /// Bytes in one batch put, unless a single item has more.
+    #[serde(deserialize_with = "size::deserialize")]
+    #[schemars(with = "size::Size")]
     pub batch_bytes_max: u64,
     /// Items in one batch put.
     pub batch_items_max: usize,
     /// Bytes in running puts, unless a single item has more.
+    #[serde(deserialize_with = "size::deserialize")]
+    #[schemars(with = "size::Size")]
     pub in_flight_bytes_max: u64,
     /// Saves that are open at a time; more are dropped.
     pub queue_items_max: usize,
     /// First pause before a retry; doubles up to the next field.
     #[serde(rename = "retry_pause_ms", with = "millis")]
+    #[schemars(with = "u64")]
     pub retry_pause: Duration,
     /// Longest pause between retries.
     #[serde(rename = "retry_pause_max_ms", with = "millis")]
+    #[schemars(with = "u64")]
     pub retry_pause_max: Duration,
     /// Puts of one save before it fails.
     pub attempts_max: u32,
@@ -119,29 +128,37 @@ impl Default for SaveConfig {
 }
 
 /// How items are looked up and loaded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoadConfig {
     /// How long a request waits for its items before it encodes locally. At most 500 ms is advised: an
     /// engine that waits with nothing else to do spins.
     #[serde(rename = "deadline_ms", with = "millis")]
+    #[schemars(with = "u64")]
     pub deadline: Duration,
     /// How long "absent" is believed.
     #[serde(rename = "absent_ttl_ms", with = "millis")]
+    #[schemars(with = "u64")]
     pub absent_ttl: Duration,
     /// How long an item that failed to load is not asked for again.
     #[serde(rename = "failed_ttl_ms", with = "millis")]
+    #[schemars(with = "u64")]
     pub failed_ttl: Duration,
     /// First pause before a retry; doubles each time.
     #[serde(rename = "retry_pause_ms", with = "millis")]
+    #[schemars(with = "u64")]
     pub retry_pause: Duration,
     /// Store calls for one item before it is a miss.
     pub attempts_max: u32,
     /// Bytes in one batch get, unless a single item has more: a batch must end within its read lease.
+    #[serde(deserialize_with = "size::deserialize")]
+    #[schemars(with = "size::Size")]
     pub batch_bytes_max: u64,
     /// Items in one batch get or lookup.
     pub batch_items_max: usize,
     /// Bytes in running gets, unless a single item has more.
+    #[serde(deserialize_with = "size::deserialize")]
+    #[schemars(with = "size::Size")]
     pub in_flight_bytes_max: u64,
     /// Keys whose state is remembered; more are misses.
     pub keys_max: usize,

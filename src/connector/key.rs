@@ -4,6 +4,7 @@
 //! an encoder output, so items of two models, adapters or precisions never meet. This module is the only
 //! place that makes keys; producers and consumers compare [`Namespace::fingerprint`] when they start.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::env::{DType, Key, Shape, ShapeError, TensorSpec};
@@ -17,7 +18,7 @@ pub const IDENTIFIER_MAX: usize = 128;
 /// Everything that changes the bytes of an encoder output for one media item.
 ///
 /// Names are not enough where weights can change under a name: put a digest or revision there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NamespaceParts {
     /// Model name or path.

@@ -2,6 +2,7 @@
 
 use std::{fmt, future::Future};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::store::Outcome;
@@ -11,7 +12,9 @@ use crate::pool::{Transfer, View};
 pub const MAX_RANK: usize = 4;
 
 /// Element type of a tensor. The numbers are part of the object format and never change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum DType {

@@ -2,18 +2,22 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{extents::MAX_EXTENTS, region_file::RegionError};
+use crate::size;
 
 /// Bytes that every unit holds on top of its payload: room for one object header in a block of any order.
 pub const UNIT_HEADER: u64 = 64;
 
 /// Size, memory and policies of a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolConfig {
     /// Bytes to use at most; the region is the whole units that fit in them.
+    #[serde(deserialize_with = "size::deserialize")]
+    #[schemars(with = "size::Size")]
     pub bytes: u64,
     /// Payload bytes of one unit, a power of two of at least 64. The unit is [`UNIT_HEADER`] more, so that a
     /// block of order `n` holds a payload of `unit_payload << n` and its header.
@@ -29,6 +33,8 @@ pub struct PoolConfig {
     #[serde(default)]
     pub eviction: EvictionPolicy,
     /// Bytes that may be quarantined before allocations are refused.
+    #[serde(deserialize_with = "size::deserialize")]
+    #[schemars(with = "size::Size")]
     pub quarantine_max: u64,
 }
 
@@ -80,7 +86,7 @@ fn default_max_extents() -> usize {
 }
 
 /// Where a pool's memory comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Backing {
     /// Memory of this process alone.
@@ -93,7 +99,7 @@ pub enum Backing {
 }
 
 /// Which resident is evicted first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EvictionPolicy {
     /// The one published first.

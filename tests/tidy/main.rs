@@ -26,8 +26,8 @@ const MODULE_LINES_LONG: usize = 350;
 const FUNCTION_LINES_MAX: usize = 90;
 
 /// Crates whose modules are read as a book, so that size matters.
-const PRODUCTION: [&str; 5] =
-    ["src/", "fake_store/src/", "sim/src/", "mooncake-sys/src/", "python/src/"];
+const PRODUCTION: [&str; 6] =
+    ["src/", "cli/src/", "fake_store/src/", "sim/src/", "mooncake-sys/src/", "python/src/"];
 
 /// The pure parts: what they decide depends on their arguments only.
 const PURE: [&str; 2] = ["src/connector/", "src/pool/"];

@@ -10,12 +10,13 @@ use rustix::{
     process::{Resource, getrlimit},
     thread::{CapabilitySet, capabilities},
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::backend::probe::probe_server;
+use crate::{backend::probe::probe_server, size};
 
 /// How an instance joins a Mooncake Store, over the C ABI or through Python.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MooncakeConfig {
     /// The master's `HOST:PORT`.
@@ -36,10 +37,12 @@ pub struct MooncakeConfig {
     #[serde(default)]
     pub device: String,
     /// Bytes of memory that this instance lends to the store; 0 for none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "size::deserialize")]
+    #[schemars(with = "size::Size")]
     pub segment_bytes: u64,
     /// Bytes of Mooncake's staging area. Transfers of the pool do not use it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "size::deserialize")]
+    #[schemars(with = "size::Size")]
     pub local_buffer_bytes: u64,
     /// Copies of an object.
     #[serde(default = "default_replicas")]
@@ -63,7 +66,7 @@ pub struct MooncakeConfig {
 }
 
 /// A transport of Mooncake.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// Sockets: no registration needed, CPU copies.

@@ -1,0 +1,90 @@
+//! What each command does.
+
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use springtide::runtime::TokioClock;
+use tokio::runtime::{Builder, Handle};
+
+use crate::{
+    args::{BenchArgs, Cli, Command, StoreKind},
+    bench::{self, Plan, Report},
+    config,
+    failure::Failure,
+    plan,
+    stores::{Disk, Fake, Interpreter, Mooncake, Python, Target},
+};
+
+/// Does what the command line says. Returns the exit code.
+pub(crate) fn execute<I: Interpreter>(cli: Cli, interpreter: &I) -> u8 {
+    let done = match cli.command {
+        Command::Bench(arguments) => measure(&arguments, interpreter),
+        Command::Config(command) => config::execute(&command).and_then(|text| print(&text)),
+        Command::Plan(arguments) => plan::execute(&arguments).and_then(|text| print(&text)),
+    };
+    match done {
+        Ok(()) => 0,
+        Err(failure) => {
+            eprintln!("springtide: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn measure<I: Interpreter>(arguments: &BenchArgs, interpreter: &I) -> Result<(), Failure> {
+    let plan = Plan::new(arguments)?;
+    let cannot = |error| Failure::failed(format!("cannot start a runtime: {error}"));
+    let runtime = Builder::new_multi_thread().enable_all().build().map_err(cannot)?;
+    let handle = runtime.handle();
+    let report = runtime.block_on(async {
+        match arguments.store {
+            StoreKind::Disk => {
+                let disk = Disk::open(arguments, plan.stored_bytes_max())?;
+                measured(&disk, &plan, handle).await
+            }
+            StoreKind::Fake => {
+                let fake = Fake::open(arguments, plan.stored_bytes_max(), handle).await?;
+                measured(&fake, &plan, handle).await
+            }
+            StoreKind::Mooncake => measured(&Mooncake::new(arguments), &plan, handle).await,
+            StoreKind::Python => {
+                measured(&Python::new(arguments, interpreter), &plan, handle).await
+            }
+        }
+    });
+    // What a store has started may never end.
+    runtime.shutdown_background();
+    let report = report?;
+    print(&if arguments.json { report.to_json() } else { report.table() })
+}
+
+async fn measured<T: Target>(target: &T, plan: &Plan, handle: &Handle) -> Result<Report, Failure> {
+    let progress = progress(plan.rounds());
+    let step = |what: &str| {
+        progress.set_message(what.to_owned());
+        progress.inc(1);
+    };
+    let report = bench::measure(target, plan, handle, TokioClock::new(), &step).await;
+    progress.finish_and_clear();
+    report
+}
+
+/// Shown on a terminal only.
+fn progress(rounds: u64) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::with_draw_target(Some(rounds), ProgressDrawTarget::hidden());
+    }
+    let style = ProgressStyle::with_template("{bar:32} {pos}/{len} rounds, {elapsed}, {wide_msg}");
+    ProgressBar::new(rounds).with_style(style.expect("the template is constant"))
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        // A reader that has seen enough is no mistake.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("cannot print: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,63 @@
+//! Checking and describing settings.
+
+use std::{env, fmt::Write as _, path::Path};
+
+use springtide::config::{Layer, Settings, keys, schema};
+
+use crate::{args::ConfigCommand, failure::Failure};
+
+/// Names Mooncake's own file.
+const MOONCAKE_VARIABLE: &str = "MOONCAKE_CONFIG_PATH";
+
+/// Does what the command says; gives what is to be printed.
+pub(crate) fn execute(command: &ConfigCommand) -> Result<String, Failure> {
+    match command {
+        ConfigCommand::Check { file, json } => {
+            let settings = read(file.as_deref())?;
+            for warning in settings.warnings() {
+                eprintln!("springtide: warning: {warning}");
+            }
+            let text = match json {
+                true => serde_json::to_string_pretty(&settings).map_err(Failure::failed),
+                false => toml::to_string_pretty(&settings).map_err(Failure::failed),
+            };
+            Ok(text?.trim_end().to_owned())
+        }
+        ConfigCommand::Schema => serde_json::to_string_pretty(&schema()).map_err(Failure::failed),
+        ConfigCommand::Keys => Ok(table()),
+    }
+}
+
+/// Reads all sources.
+fn read(file: Option<&Path>) -> Result<Settings, Failure> {
+    let mut layers = Vec::new();
+    if let Some(path) = env::var_os(MOONCAKE_VARIABLE).filter(|path| !path.is_empty()) {
+        layers.push(Layer::mooncake_file(path.as_ref()).map_err(Failure::failed)?);
+    }
+    if let Some(path) = file {
+        layers.push(Layer::file(path).map_err(Failure::failed)?);
+    }
+    // What is no UTF-8 is no setting.
+    let variables = env::vars_os();
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    layers.push(Layer::environment(variables.filter_map(text)));
+    Settings::from_layers(layers).map_err(Failure::failed)
+}
+
+/// Every key, as a table in Markdown.
+fn table() -> String {
+    let mut table = "| key | default | what it is |\n|---|---|---|".to_owned();
+    for described in keys() {
+        let default = match described.default.as_str() {
+            "" => "must be given".to_owned(),
+            "null" | "\"\"" => String::new(),
+            default => format!("`{default}`"),
+        };
+        // Writing to a string does not fail.
+        let text = described.text.replace('|', "\\|");
+        let _ = write!(table, "\n| `{}` | {default} | {text} |", described.key);
+    }
+    table
+}

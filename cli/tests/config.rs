@@ -1,0 +1,86 @@
+//! `springtide config`: as a program, with its sources.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_springtide");
+
+fn config(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut program = Command::new(PROGRAM);
+    program.arg("config").args(arguments).env_remove("MOONCAKE_CONFIG_PATH");
+    program.envs(variables.iter().copied()).output().expect("the program runs")
+}
+
+fn told(output: &Output, code: i32) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{err}");
+    (out, err)
+}
+
+#[test]
+fn all_sources_are_read_in_their_order() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (theirs, ours) = (path("mooncake.json"), path("springtide.toml"));
+    let mooncake =
+        r#"{"master_server_address": "m:1", "local_hostname": "a", "global_segment_size": "4GB"}"#;
+    fs::write(&theirs, mooncake).expect("writable");
+    fs::write(&ours, "pool_bytes = \"2 GiB\"\n[store.mooncake]\nlocal_hostname = \"b\"")
+        .expect("writable");
+    let variables =
+        [("MOONCAKE_CONFIG_PATH", theirs.as_str()), ("SPRINGTIDE__SAVES__DEADLINE_MS", "1234")];
+    let (out, err) = told(&config(&["check", &ours, "--json"], &variables), 0);
+    let read: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(read["store"]["mooncake"]["master"], "m:1");
+    assert_eq!(read["store"]["mooncake"]["local_hostname"], "b");
+    assert_eq!(read["store"]["mooncake"]["segment_bytes"], 4_u64 << 30);
+    assert_eq!(
+        (&read["pool_bytes"], &read["saves"]["deadline_ms"]),
+        (&(2_u64 << 30).into(), &1234.into())
+    );
+    assert_eq!(err, "");
+
+    // What was printed can be read again.
+    let (toml, _) = told(&config(&["check", &ours], &variables), 0);
+    let again = path("again.toml");
+    fs::write(&again, toml).expect("writable");
+    let (second, _) = told(&config(&["check", &again, "--json"], &[]), 0);
+    assert_eq!(second, out);
+}
+
+#[test]
+fn a_mistake_names_its_source() {
+    let variables = [("SPRINGTIDE__SAVES__BATCH_BITES_MAX", "1")];
+    let (out, err) = told(&config(&["check"], &variables), 1);
+    assert_eq!(out, "");
+    insta::assert_snapshot!(err);
+    let (_, err) = told(&config(&["check", "/no/such/file.toml"], &[]), 1);
+    assert!(err.contains("/no/such/file.toml: No such file"), "{err}");
+    told(&config(&["chekc"], &[]), 2);
+}
+
+#[test]
+fn the_documentation_has_every_key() {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
+    let text = fs::read_to_string(&document).expect("docs/configuration.md");
+    let (keys, _) = told(&config(&["keys"], &[]), 0);
+    // The default directory of files is this machine's.
+    let keys = keys.replace(std::env::temp_dir().to_str().expect("UTF-8"), "/tmp");
+    assert!(
+        text.contains(keys.trim_end()),
+        "docs/configuration.md differs from the code; put in what `springtide config keys` prints:\n{keys}"
+    );
+}
+
+#[test]
+fn the_schema_is_one_object() {
+    let (out, _) = told(&config(&["schema"], &[]), 0);
+    let schema: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(schema["title"], "Settings");
+    assert_eq!(schema["additionalProperties"], false);
+    assert!(schema["properties"]["pool_bytes"]["description"].is_string(), "{schema}");
+}
