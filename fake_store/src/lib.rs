@@ -81,5 +81,6 @@ pub use self::{
     cluster::{ClusterConfig, FakeCluster},
     faults::{Action, FaultPlan, Faults, Point, Rule},
     master::{Knobs, Master},
+    memory::CallerMemory,
     rng::Rng,
 };

@@ -4,7 +4,7 @@
 //! there: that is how a card behaves, and how late I/O does its damage.
 
 use std::{
-    io,
+    fmt, io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -52,11 +52,28 @@ fn range(offset: u64, bytes: usize, len: usize) -> io::Result<std::ops::Range<us
     end.map(|end| offset as usize..end as usize).ok_or_else(out_of_range)
 }
 
+/// Memory of a caller that is not a pool's: what the calls with Mooncake's own names take.
+///
+/// It is read and written at any time until the transfer has ended, after the call's return too if the call
+/// said -800 at the transfer limit. Whoever implements it answers for that.
+pub trait CallerMemory: fmt::Debug + Send + Sync {
+    /// Its parts in order: address and length of each. Addresses matter to registration only.
+    fn parts(&self) -> Vec<(usize, u64)>;
+
+    /// Reads `to.len()` bytes from byte `offset` of the whole on; they lie in it.
+    fn read(&self, offset: u64, to: &mut [u8]);
+
+    /// Writes `from` from byte `offset` of the whole on; it fits.
+    fn write(&self, offset: u64, from: &[u8]);
+}
+
 /// A caller's memory that a transfer reads or fills. Holds no right to it: the caller's lease does that.
 #[derive(Clone, Debug)]
 pub(crate) enum Buffer {
     /// Pieces of a registered region.
     Region { region: Arc<Region>, pieces: Arc<[(u64, u64)]> },
+    /// What a caller of Mooncake's own calls named.
+    Caller(Arc<dyn CallerMemory>),
     /// The client's own staging memory.
     Owned { bytes: Arc<Mutex<Vec<u8>>>, parts: Arc<[u64]> },
 }
@@ -78,6 +95,7 @@ impl Buffer {
     pub(crate) fn parts(&self) -> Vec<u64> {
         match self {
             Self::Region { pieces, .. } => pieces.iter().map(|(_, len)| *len).collect(),
+            Self::Caller(memory) => memory.parts().into_iter().map(|(_, len)| len).collect(),
             Self::Owned { parts, .. } => parts.to_vec(),
         }
     }
@@ -92,6 +110,10 @@ impl Buffer {
             Self::Owned { bytes, .. } => {
                 let bytes = lock(bytes);
                 to.copy_from_slice(&bytes[range(offset, to.len(), bytes.len())?]);
+            }
+            Self::Caller(memory) => {
+                range(offset, to.len(), self.len() as usize)?;
+                memory.read(offset, to);
             }
             Self::Region { region, pieces } => {
                 let mut rest = to;
@@ -113,6 +135,10 @@ impl Buffer {
                 let range = range(offset, from.len(), bytes.len())?;
                 bytes[range].copy_from_slice(from);
             }
+            Self::Caller(memory) => {
+                range(offset, from.len(), self.len() as usize)?;
+                memory.write(offset, from);
+            }
             Self::Region { region, pieces } => {
                 let mut rest = from;
                 for (at, len) in cut(pieces, offset, rest.len() as u64) {
@@ -129,7 +155,7 @@ impl Buffer {
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         match self {
             Self::Owned { bytes, .. } => std::mem::take(&mut lock(&bytes)),
-            Self::Region { .. } => {
+            Self::Region { .. } | Self::Caller(_) => {
                 let mut bytes = vec![0; self.len() as usize];
                 // A buffer holds all of its own length.
                 self.read(0, &mut bytes).expect("the range is the buffer");

@@ -54,14 +54,14 @@ impl<T: Transport, C: Clock> Client<T, C> {
         for (i, found) in found.into_iter().enumerate() {
             let picked = found.and_then(|readable| {
                 leased_until[i] = asked + readable.lease_ttl;
-                self.pick(&gets[i].buffer, readable, multi_buffer)
+                self.pick(&gets[i].buffer, readable)
             });
             match picked {
                 Ok(replica) => chosen.push((i, replica)),
                 Err(code) => ends[i] = Some(Ended::with(Err(code))),
             }
         }
-        self.transfer_into(&gets, chosen, &mut ends).await;
+        self.transfer_into(&gets, chosen, multi_buffer, &mut ends).await;
 
         let now = self.now();
         let mut ends: Vec<Ended> = ends
@@ -77,12 +77,7 @@ impl<T: Transport, C: Clock> Client<T, C> {
     }
 
     /// The replica to read: one of an own segment, else the first. Never another one if that fails.
-    fn pick(
-        &self,
-        buffer: &Buffer,
-        readable: Readable,
-        multi_buffer: bool,
-    ) -> Result<Replica, ErrorCode> {
+    fn pick(&self, buffer: &Buffer, readable: Readable) -> Result<Replica, ErrorCode> {
         let own = readable.replicas.iter().position(|r| self.0.transport.owns(r.segment));
         let mut replicas = readable.replicas;
         if replicas.is_empty() {
@@ -90,20 +85,19 @@ impl<T: Transport, C: Clock> Client<T, C> {
         }
         let replica = replicas.swap_remove(own.unwrap_or(0));
         let room = buffer.len();
-        if room < replica.bytes || buffer.parts().len() > self.0.config.buffers_per_object {
+        if room < replica.bytes || self.is_too_scattered(buffer) {
             return Err(ErrorCode::InvalidParams);
-        }
-        if multi_buffer && room > replica.bytes {
-            return Err(ErrorCode::TransferFail);
         }
         Ok(replica)
     }
 
-    /// Fills the buffers. Of items with one key only the last one's buffer is filled, and all get its end.
+    /// Fills the buffers. Of items with one key only the last one's buffer is filled, and all get its end:
+    /// also whether it is too large counts for the last one only.
     async fn transfer_into(
         &self,
         gets: &[Get],
         chosen: Vec<(usize, Replica)>,
+        multi_buffer: bool,
         ends: &mut [Option<Ended>],
     ) {
         let last: BTreeMap<&str, usize> =
@@ -116,7 +110,9 @@ impl<T: Transport, C: Clock> Client<T, C> {
             if last[key.as_str()] != i {
                 continue;
             }
-            let admitted = self.may_transfer(buffer) && self.admit(&mut to_peer, &replica, buffer);
+            let fits = !multi_buffer || buffer.len() == replica.bytes;
+            let admitted =
+                fits && self.may_transfer(buffer) && self.admit(&mut to_peer, &replica, buffer);
             let client = self.0.config.id;
             let job = Job { client, key: key.clone(), number: 0, replica, buffer: buffer.clone() };
             running.push((i, admitted.then(|| self.submit(Point::Read, job))));

@@ -9,10 +9,12 @@
 //! |---|---|
 //! | `put`, `get` | the two protocols, over buffers |
 //! | `store` | [`springtide::env::Store`]: ownership of the buffers |
+//! | `calls` | the data calls with Mooncake's own names, over a caller's memory |
 //! | `ops` | everything without a transfer; the copying path |
 //! | `session` | a put in its single steps |
 //! | `transfers` | limits, late transfers, closing |
 
+mod calls;
 mod config;
 mod get;
 mod ops;
@@ -35,6 +37,7 @@ use springtide::env::{Clock, ErrorCode, StoreError, Task, Time};
 
 use self::transfers::Transfers;
 pub use self::{
+    calls::Item,
     config::{ClientConfig, Closing, Protocol},
     session::PutSession,
 };

@@ -64,14 +64,16 @@ impl<T: Transport, C: Clock> Client<T, C> {
         self.put_one(PutCall::Upsert, key, value, config).await
     }
 
-    /// `put_batch`: several values at once; one result each.
+    /// `put_batch`: several values at once; one result each. A value that cannot be staged (no bytes, or more
+    /// than there is room for) fails all of them before anything is put.
     pub async fn put_bytes_batch(
         &self,
         values: Vec<(String, Vec<u8>)>,
         config: &ReplicaConfig,
     ) -> Vec<Result<(), ErrorCode>> {
         let total: u64 = values.iter().map(|(_, value)| value.len() as u64).sum();
-        if total > self.0.config.local_buffer_bytes {
+        let has_empty = values.iter().any(|(_, value)| value.is_empty());
+        if total > self.0.config.local_buffer_bytes || has_empty {
             return vec![Err(ErrorCode::InvalidParams); values.len()];
         }
         let puts = values.into_iter().map(|(key, value)| Put { key, buffer: Buffer::owned(value) });
@@ -187,12 +189,16 @@ impl<T: Transport, C: Clock> Client<T, C> {
         lock(&self.0.registered).values().map(|bytes| *bytes as u64).sum()
     }
 
-    pub(super) async fn register_region(&self, region: &Arc<Region>) -> Result<(), ErrorCode> {
+    /// `register_buffer`: memory that transfers may touch.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] for no bytes or an overlap with what is registered.
+    pub async fn register_buffer(&self, start: usize, bytes: usize) -> Result<(), ErrorCode> {
         self.pass_local(Point::Register, When::Before).await?;
-        let (start, bytes) = (region.base() as usize, region.len() as usize);
+        let end = start.checked_add(bytes).ok_or(ErrorCode::InvalidParams)?;
         {
             let mut registered = lock(&self.0.registered);
-            let before = registered.range(..start + bytes).next_back();
+            let before = registered.range(..end).next_back();
             let overlaps = before.is_some_and(|(other, len)| other + len > start);
             if self.0.closed.load(Ordering::Acquire) || bytes == 0 || overlaps {
                 return Err(ErrorCode::InvalidParams);
@@ -202,14 +208,26 @@ impl<T: Transport, C: Clock> Client<T, C> {
         self.pass_local(Point::Register, When::After).await
     }
 
-    pub(super) async fn unregister_region(&self, region: &Arc<Region>) -> Result<(), ErrorCode> {
+    /// `unregister_buffer`: takes the registration that begins at `start` back.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] if none does.
+    pub async fn unregister_buffer(&self, start: usize) -> Result<(), ErrorCode> {
         self.pass_local(Point::Unregister, When::Before).await?;
-        let removed = lock(&self.0.registered).remove(&(region.base() as usize));
+        let removed = lock(&self.0.registered).remove(&start);
         // Closing ended every registration: there is nothing left to undo.
         if removed.is_none() && !self.is_closed() {
             return Err(ErrorCode::InvalidParams);
         }
         self.pass_local(Point::Unregister, When::After).await
+    }
+
+    pub(super) async fn register_region(&self, region: &Arc<Region>) -> Result<(), ErrorCode> {
+        self.register_buffer(region.base() as usize, region.len() as usize).await
+    }
+
+    pub(super) async fn unregister_region(&self, region: &Arc<Region>) -> Result<(), ErrorCode> {
+        self.unregister_buffer(region.base() as usize).await
     }
 
     async fn pass_local(&self, point: Point, when: When) -> Result<(), ErrorCode> {
@@ -230,7 +248,8 @@ impl<T: Transport, C: Clock> Client<T, C> {
         value: Vec<u8>,
         config: &ReplicaConfig,
     ) -> Result<(), ErrorCode> {
-        if value.len() as u64 > self.0.config.local_buffer_bytes {
+        // No bytes cannot be staged either.
+        if value.is_empty() || value.len() as u64 > self.0.config.local_buffer_bytes {
             return Err(ErrorCode::InvalidParams);
         }
         let put = Put { key: key.to_owned(), buffer: Buffer::owned(value) };

@@ -49,7 +49,8 @@ impl<T: Transport, C: Clock> Client<T, C> {
         config: &ReplicaConfig,
     ) -> Vec<PutEnd> {
         let sources = sources(call, &puts);
-        let mut ends: Vec<Option<PutEnd>> = puts.iter().map(|put| self.refuse(put)).collect();
+        let mut ends: Vec<Option<PutEnd>> =
+            sources.iter().map(|source| self.refuse(&puts[*source].buffer)).collect();
         let valid: Vec<usize> = (0..puts.len()).filter(|i| ends[*i].is_none()).collect();
 
         let started = self.start(call, &puts, &sources, &valid, config).await;
@@ -75,20 +76,10 @@ impl<T: Transport, C: Clock> Client<T, C> {
         ends.into_iter().map(|end| end.unwrap_or(unresolved)).collect()
     }
 
-    /// What the client refuses without asking the master.
-    fn refuse(&self, put: &Put) -> Option<PutEnd> {
-        let parts = put.buffer.parts().len();
-        let config = &self.0.config;
-        let refused = if self.is_closed()
-            || put.key.is_empty()
-            || put.buffer.len() == 0
-            || parts > config.buffers_per_object
-        {
-            Some(ErrorCode::InvalidParams)
-        } else {
-            None
-        };
-        refused.map(|code| PutEnd { result: Err(code), late: false })
+    /// What the client refuses without asking the master. Keys and lengths are the master's matter.
+    fn refuse(&self, source: &Buffer) -> Option<PutEnd> {
+        let refused = self.is_closed() || self.is_too_scattered(source);
+        refused.then_some(PutEnd { result: Err(ErrorCode::InvalidParams), late: false })
     }
 
     async fn start(

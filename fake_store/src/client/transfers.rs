@@ -124,10 +124,25 @@ impl<T: Transport, C: Clock> Client<T, C> {
 
     /// Whether the data plane may touch a buffer.
     pub(super) fn may_transfer(&self, buffer: &Buffer) -> bool {
-        let Buffer::Region { region, .. } = buffer else { return true };
+        if self.0.config.protocol == Protocol::Tcp {
+            return true;
+        }
         let registered = lock(&self.0.registered);
-        self.0.config.protocol == Protocol::Tcp
-            || registered.get(&(region.base() as usize)) == Some(&(region.len() as usize))
+        match buffer {
+            Buffer::Owned { .. } => true,
+            Buffer::Region { region, .. } => {
+                registered.get(&(region.base() as usize)) == Some(&(region.len() as usize))
+            }
+            Buffer::Caller(memory) => memory.parts().into_iter().all(|(start, len)| {
+                let before = registered.range(..=start).next_back();
+                before.is_some_and(|(base, bytes)| start - base + len as usize <= *bytes)
+            }),
+        }
+    }
+
+    /// Whether pool memory lies in more pieces than the store says it takes.
+    pub(super) fn is_too_scattered(&self, buffer: &Buffer) -> bool {
+        matches!(buffer, Buffer::Region { pieces, .. } if pieces.len() > self.0.config.buffers_per_object)
     }
 
     /// Fragments that a buffer means on the wire.
