@@ -11,7 +11,7 @@ _list:
 sim *ARGS:
     cargo run --profile sim --package springtide-sim --bin sim -- "$@"
 
-# Run all that CI runs: meta, lint, unit, loom, shuttle, scenarios, mutants, plugin, real, in this order
+# Run all that CI runs: meta, lint, unit, loom, shuttle, scenarios, mutants, conformance, plugin, real, in this order
 test:
     ci/all
 
@@ -50,6 +50,10 @@ springtide *ARGS:
 # Measure it on the real Mooncake Store over tcp, with all processes on this host (ARGS as for springtide bench)
 bench-store *ARGS:
     ci/bench-store "$@"
+
+# Compare the fake store with the real one in 20 000 operations over all states (--operations, --seed, --json, --only NAME)
+conformance *ARGS:
+    ci/conformance --operations 20000 "$@"
 
 # Check sizes, recipes, links and forbidden words, which no compiler looks at
 tidy:
