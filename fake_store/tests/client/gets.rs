@@ -43,6 +43,18 @@ async fn of_equal_keys_the_last_buffer_is_filled() {
     assert_eq!(filled, [false, false, true]);
 }
 
+/// Also whether the length fits is a matter of the last buffer alone.
+#[tokio::test(start_paused = true)]
+async fn of_equal_keys_the_last_buffer_decides() {
+    let bed = Bed::new();
+    bed.put("k", &[7; 100]).await;
+    for (lengths, expected) in [([101, 100], [100, 100]), ([100, 101], [-800, -800])] {
+        let items = lengths.map(|len| get_item(&bed.pool, "k", len)).into();
+        let outcomes = bed.client.get(items).await;
+        assert_eq!(outcomes.iter().map(code).collect::<Vec<_>>(), expected, "{lengths:?}");
+    }
+}
+
 /// The bytes are there, and the call fails.
 #[tokio::test(start_paused = true)]
 async fn a_read_longer_than_its_lease_fails_with_its_bytes_written() {

@@ -123,9 +123,14 @@ async fn the_copying_path_has_its_own_edge_cases() {
     assert_eq!(client.get_bytes("k").await.unwrap(), b"other");
     let none = ReplicaConfig { replica_num: 0, ..config.clone() };
     assert_eq!(client.put_bytes("k", vec![1], &none).await, Err(ErrorCode::InvalidParams));
-    let values = vec![("x".into(), vec![1; 2]), ("x".into(), vec![2; 3]), ("y".into(), vec![])];
-    let put = client.put_bytes_batch(values, &config).await;
-    assert_eq!(put, [Ok(()), Ok(()), Err(ErrorCode::InvalidParams)]);
+    let values = |last: &[u8]| {
+        vec![("x".into(), vec![1; 2]), ("x".into(), vec![2; 3]), ("y".into(), last.to_vec())]
+    };
+    let put = client.put_bytes_batch(values(b""), &config).await;
+    assert_eq!(put, [Err(ErrorCode::InvalidParams); 3]);
+    assert_eq!(client.is_exist("x").await, Ok(false), "a value that cannot be staged fails all");
+    let put = client.put_bytes_batch(values(b"y"), &config).await;
+    assert_eq!(put, [Ok(()); 3]);
     assert_eq!(client.get_bytes("x").await.unwrap(), [1, 1], "the first wins");
 }
 
