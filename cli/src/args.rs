@@ -7,7 +7,8 @@ use springtide::{backend::Protocol, size};
 
 /// The encoder-cache connector's tool for people who run it.
 #[derive(Debug, Parser)]
-#[command(name = "springtide", version)]
+// No wrapping: it would depend on the features of clap that other crates of the same build ask for.
+#[command(name = "springtide", version, term_width = 0)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
