@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn payload_checksums_are_xxh3_whatever_the_pieces() {
-        let bytes: Vec<u8> = (0..5000_u32).map(|i| (i * i >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..5000_u32).map(|i| ((i * i) >> 3) as u8).collect();
         for len in [0, 1, 16, 17, 240, 241, 1024, 1025, 5000] {
             for piece in [1, 7, 64, 1000, 5000] {
                 let mut checksum = PayloadChecksum::default();
