@@ -251,19 +251,31 @@ class Mooncake:
         return f"{encoded} of 8 encoded by the decoder"
 
     def aborted(self) -> str:
-        _, body = self.spare()
-        for _ in range(4):
-            ask_and_leave(self.decoder.url, body)
+        """While their request waits for the store, and at any other moment."""
         name, body = self.spare()
-        self.right(name, ask(self.proxy.url, body))
+        self.encode(body)
+        called = Path(f"{self.faults['decoder']}.called")
+        called.unlink(missing_ok=True)
+        withdrawn = self.decoder.events().get("withdrawn", 0)
+        self.fault("decoder", "batch_get_into_multi_buffers", {"sleep_s": 5})
+        try:
+            ask_and_leave(self.decoder.url, body, lambda: wait_until("the get runs", called.exists))
+            for _ in range(3):
+                ask_and_leave(self.decoder.url, body)
+        finally:
+            self.faults["decoder"].unlink()
 
         def settled() -> bool:
+            expect(ask(self.decoder.url, chat(tokens=1)).status, 200, "a request without images")
             events = self.decoder.events()
-            return events.get("orders", 0) == events.get("acknowledged", 0)
+            orders = events.get("orders", 0) - events.get("acknowledged", 0)
+            return orders == 0 and events.get("withdrawn", 0) > withdrawn
 
-        wait_until("every order is acknowledged", settled)
+        wait_until("lookups are withdrawn and every order is acknowledged", settled)
+        encoded, _ = self.delta(lambda: self.right(name, ask(self.decoder.url, body)))
+        expect(encoded, 0, "items encoded by the decoder, when it is asked for again")
         self.alive()
-        return f"{self.decoder.events().get('withdrawn', 0)} lookups withdrawn"
+        return f"{self.decoder.events()['withdrawn'] - withdrawn} lookups withdrawn"
 
     def mismatched(self) -> None:
         """As the proxy passes it on, from an encoder that is configured otherwise."""

@@ -6,6 +6,7 @@ import io
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,8 +72,9 @@ def stream(url: str, body: dict[str, Any]) -> list[dict[str, Any]]:
     return events
 
 
-def ask_and_leave(url: str, body: dict[str, Any]) -> None:
-    """Sends a request and hangs up without reading the response."""
+def ask_and_leave(url: str, body: dict[str, Any], when: Callable[[], None] = lambda: None) -> None:
+    """Sends a request and hangs up after `when`, without reading the response."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=LIMIT_S)
     connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+    when()
     connection.close()

@@ -6,6 +6,7 @@
     {"batch_put_from_multi_buffers": {"return": -200}}            refuses every item
     {"batch_put_from_multi_buffers": {"raise": "on purpose"}}
     {"batch_get_into_multi_buffers": {"remove_first": true}}      the items go after the lookup
+    {"batch_get_into_multi_buffers": {"sleep_s": 5}}              and says so: it makes the file `….called`
 """
 
 import functools
@@ -14,6 +15,7 @@ import importlib.util
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,9 @@ def faulty(name: str, method: Any) -> Any:
             raise RuntimeError(fault["raise"])
         if "return" in fault:
             return [fault["return"]] * len(keys)
+        if "sleep_s" in fault:
+            Path(os.environ["SPRINGTIDE_FAULTS"] + ".called").touch()
+            time.sleep(fault["sleep_s"])
         if fault.get("remove_first"):
             for key in keys:
                 self.remove(key, True)
