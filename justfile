@@ -11,6 +11,18 @@ _list:
 sim *ARGS:
     cargo run --profile sim --package springtide-sim --bin sim -- "$@"
 
+# Explore small worlds: every order of calls, answers, failures and deadlines (--world NAME, --json)
+explore *ARGS:
+    cargo run --profile sim --package springtide-sim --bin sim -- explore "$@"
+
+# Show which kinds of fault met which states of a connector (--plans N; --write FILE keeps what was reached)
+coverage *ARGS:
+    cargo run --profile sim --package springtide-sim --bin sim -- coverage "$@"
+
+# Find the smallest plan that fails as PLAN does, and print it as a test
+minimize PLAN *ARGS:
+    cargo run --profile sim --package springtide-sim --bin sim -- minimize "$@"
+
 # Run all that CI runs: meta, lint, unit, loom, shuttle, scenarios, mutants, conformance, plugin, real, in this order
 test:
     ci/all

@@ -27,6 +27,7 @@ ENTRY = """
 [[mutant]]
 name = "{name}"
 bug = "a bug"
+class = ["LEAK"]
 expect = ["I3"]
 file = "a.rs"
 find = "{find}"
@@ -43,7 +44,7 @@ def read(text):
 
 
 def mutant(name="first", expect=("I3",), args=(), timeout_s=10):
-    return mutants.Mutant(name, "a bug", tuple(expect), (), tuple(args), timeout_s)
+    return mutants.Mutant(name, "a bug", ("LEAK",), tuple(expect), (), tuple(args), timeout_s)
 
 
 class TableTest(unittest.TestCase):
@@ -68,6 +69,7 @@ class TableTest(unittest.TestCase):
             [[mutant]]
             name = "split"
             bug = "two places"
+            class = ["LEAK"]
             expect = ["I2"]
             [[mutant.edit]]
             file = "a.rs"
@@ -90,7 +92,26 @@ class TableTest(unittest.TestCase):
         self.assertIn("lower-case letters", self.refused(entry(name="a b")))
         self.assertIn("field find, a str", self.refused(entry(find="")))
         self.assertIn("field expect, a list", self.refused(entry().replace('["I3"]', '"I3"')))
+        self.assertIn("field class, a list", self.refused(entry().replace('["LEAK"]', '"LEAK"')))
         self.assertIn("table: ", self.refused("not toml"))
+
+    def test_every_class_has_a_mutant_or_is_elsewhere(self):
+        def coverage(text):
+            return mutants.read_coverage(text + entry(), "table")
+
+        self.assertEqual(coverage('classes = ["LEAK"]\noracles = ["I3"]\n'), (("I3",), ()))
+        here = str(Path(__file__).relative_to(mutants.ROOT))
+        self.assertEqual(coverage(f'classes = ["LEAK", "KEY"]\nelsewhere = {{ KEY = "{here}" }}\n'), ((), ()))
+        refused = {
+            'classes = ["LEAK", "KEY"]\n': "no mutant is of class KEY",
+            'classes = ["KEY"]\n': "unknown class LEAK",
+            f'classes = ["LEAK"]\nelsewhere = {{ LEAK = "{here}" }}\n': "a class without a mutant",
+            'classes = ["LEAK", "KEY"]\nelsewhere = { KEY = "no/file" }\n': "got no/file",
+        }
+        for text, message in refused.items():
+            with self.assertRaises(mutants.MutantError) as caught:
+                coverage(text)
+            self.assertIn(message, str(caught.exception))
 
 
 class VerdictTest(unittest.TestCase):
@@ -183,6 +204,14 @@ class RunTest(unittest.TestCase):
             codes = [mutants.report([caught], False), mutants.report([caught, missed], False)]
         self.assertEqual(codes, [0, 1])
         self.assertEqual(output.getvalue().splitlines()[-1], "mutants: 1 passed, 1 failed")
+
+    def test_an_oracle_that_catches_nothing_fails_the_run(self):
+        caught = mutants.judge(mutant(), 1, '{"violations": [{"oracle": "I3"}]}', 0.0)
+        idle = mutants.idle_oracles(("I3", "I6"), [caught])
+        self.assertEqual(idle, ["I6"])
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            self.assertEqual(mutants.report([caught], False, idle), 1)
+        self.assertIn("no mutant was caught by I6", output.getvalue())
 
 
 if __name__ == "__main__":

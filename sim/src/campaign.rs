@@ -17,6 +17,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
+    coverage::Coverage,
     oracle::OracleId,
     plan::Plan,
     reach::Reach,
@@ -63,6 +64,9 @@ pub struct Verdict {
     /// Rare states that were reached.
     #[serde(skip)]
     pub reach: Reach,
+    /// Faults that met states of a connector.
+    #[serde(skip)]
+    pub coverage: Coverage,
     /// The trace hash.
     #[serde(skip)]
     pub hash: u64,
@@ -92,6 +96,7 @@ impl Verdict {
             simulated_ms: outcome.simulated.as_millis() as u64,
             stats: outcome.stats.clone(),
             reach: outcome.reach.clone(),
+            coverage: outcome.coverage.clone(),
             failure: None,
             hash,
         }
@@ -210,6 +215,7 @@ pub fn aborted(plan: &Plan, message: &str, directory: &Path) -> Verdict {
         stats: Stats::default(),
         failure: Some(Failure { violation, history: Vec::new(), plan_file }),
         reach: Reach::default(),
+        coverage: Coverage::default(),
         hash: 0,
     }
 }

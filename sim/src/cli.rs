@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::plan::FaultKind;
+
 /// Runs the production connector and pool against a fake Mooncake Store under injected faults, in virtual
 /// time, and judges every event.
 #[derive(Debug, Parser)]
@@ -21,8 +23,13 @@ Examples:
   sim meta --plans 50                   runs 50 plans twice each and compares
   sim plan --seed 7                     prints the plan that seed 7 draws
   sim plan --scenario f001              prints a scenario's plan
+  sim minimize target/sim/random-w1-7.json
+                                        finds the smallest plan that fails in the same way
+  sim explore                           every order of what can happen in six small worlds
+  sim coverage --plans 500              which faults met which states of a connector
 
-Exit codes: 0 no violation, 1 violation, 2 usage, 3 only liveness violated, 4 not deterministic.")]
+Exit codes: 0 no violation, 1 violation, 2 usage, 3 only liveness violated, 4 not deterministic, 5 a fault
+and a state that met before did not meet.")]
 pub struct Cli {
     /// What to run.
     #[command(flatten)]
@@ -47,6 +54,12 @@ pub struct RunArgs {
     /// Run this plan file; a scenario's own is judged as the scenario is
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
+    /// Draw faults of these kinds only; may be repeated (see `sim faults`)
+    #[arg(long, value_name = "KIND", value_parser = kind)]
+    pub fault: Vec<FaultKind>,
+    /// Draw no faults of this kind; may be repeated
+    #[arg(long, value_name = "KIND", value_parser = kind)]
+    pub no_fault: Vec<FaultKind>,
     /// Start no more runs after the first violation
     #[arg(long)]
     pub fail_fast: bool,
@@ -83,7 +96,50 @@ pub enum Command {
         jobs: Option<u64>,
     },
     /// List the kinds of fault
-    Faults,
+    Faults {
+        /// Print them as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print which kinds of fault met which states of a connector, in all scenarios and random plans
+    Coverage {
+        /// Number of random plans beside the scenarios
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        plans: u64,
+        /// The first seed
+        #[arg(long, value_name = "SEED", default_value_t = 0)]
+        seed: u64,
+        /// Write what was reached to this file, as what every campaign has to reach
+        #[arg(long, value_name = "FILE")]
+        write: Option<PathBuf>,
+        /// Runs side by side [default: the number of cores]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+        jobs: Option<u64>,
+    },
+    /// Explore small worlds: every order of calls, answers, failures and deadlines
+    Explore {
+        /// Explore this world only; may be repeated
+        #[arg(long, value_name = "NAME")]
+        world: Vec<String>,
+        /// Executions of a world at most
+        #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+        executions: u64,
+        /// Print one JSON object instead of the table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Find the smallest plan that fails as this one does
+    Minimize {
+        /// The plan file
+        #[arg(value_name = "PLAN")]
+        plan: PathBuf,
+        /// Plans to try at most
+        #[arg(long, value_name = "N", default_value_t = 2_000)]
+        tries: u64,
+        /// Where the smallest plan goes [default: beside the plan]
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
     /// Print the plan that a seed draws, or that of a scenario
     #[command(group = clap::ArgGroup::new("source").required(true))]
     Plan {
@@ -94,4 +150,12 @@ pub enum Command {
         #[arg(long, value_name = "NAME", group = "source")]
         scenario: Option<String>,
     },
+}
+
+/// A kind of fault by its name.
+fn kind(name: &str) -> Result<FaultKind, String> {
+    FaultKind::find(name).ok_or_else(|| {
+        let known: Vec<&str> = FaultKind::ALL.iter().map(|kind| kind.name()).collect();
+        format!("expected one of {}", known.join(", "))
+    })
 }

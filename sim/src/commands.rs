@@ -1,5 +1,7 @@
 //! What the commands do.
 
+mod studies;
+
 use std::{
     io::{self, IsTerminal, Write},
     ops::ControlFlow,
@@ -13,10 +15,11 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
+use self::studies::{coverage, explore_worlds, minimize_plan, missed};
 use crate::{
     campaign::{Job, Verdict, aborted, campaign, run_fresh},
     cli::{Cli, Command, RunArgs},
-    generate::generate,
+    generate::{generate, generate_with},
     plan::{FaultKind, Plan, PlanError},
     recorder::Keep,
     report::{self, Report},
@@ -60,6 +63,14 @@ pub enum UsageError {
     /// Nothing to compare.
     #[error("--plans: expected at least 1 with --random-only, got 0")]
     Nothing,
+    /// No small world of this name.
+    #[error("--world: expected one of {expected}, got {got}")]
+    World {
+        /// The worlds.
+        expected: String,
+        /// What was asked for.
+        got: String,
+    },
     /// The plan file cannot be run.
     #[error("--plan: {0}")]
     Plan(#[from] PlanError),
@@ -68,6 +79,9 @@ pub enum UsageError {
         "expected a build with `--cfg tokio_unstable` (.cargo/config.toml sets it), got one without"
     )]
     Build,
+    /// The plan that is to be minimized does not fail.
+    #[error("{0}: expected a plan that breaks a promise, got one that keeps all of them")]
+    NoFailure(String),
     /// The output could not be written.
     #[error("output: {0}")]
     Output(#[from] io::Error),
@@ -88,7 +102,17 @@ pub fn execute(cli: Cli) -> ExitCode {
             let compared = scenarios.chain(random(seed, plans)).collect();
             meta(compared, threads(jobs), out)
         }
-        Some(Command::Faults) => faults(out),
+        Some(Command::Faults { json }) => faults(json, out),
+        Some(Command::Coverage { plans, seed, write, jobs }) => {
+            let jobs_all = scenario::all().map(job).chain(random(seed, plans)).collect();
+            coverage(jobs_all, threads(jobs), write, out)
+        }
+        Some(Command::Explore { world, executions, json }) => {
+            explore_worlds(&world, executions, json, out)
+        }
+        Some(Command::Minimize { plan, tries, out: file }) => {
+            minimize_plan(&plan, tries, file, out)
+        }
         Some(Command::Plan { seed, scenario }) => print_plan(seed, scenario.as_deref(), out),
     };
     ExitCode::from(code.unwrap_or_else(|error| {
@@ -164,8 +188,10 @@ fn run(args: &RunArgs, out: &mut impl Write) -> Result<u8, UsageError> {
     if verdicts.len() >= PLANS as usize && !never.is_empty() {
         writeln!(out, "{never}")?;
     }
+    let covered = if is_full(args) { missed(&verdicts, out)? } else { 0 };
     writeln!(out, "{}", report::summary(&verdicts))?;
-    Ok(report::exit_code(&verdicts))
+    let code = report::exit_code(&verdicts);
+    Ok(if code == 0 { covered } else { code })
 }
 
 /// The runs that the arguments ask for: what they name, or everything.
@@ -181,10 +207,10 @@ fn jobs(args: &RunArgs) -> Result<Vec<Job>, UsageError> {
         return Err(UsageError::Plans);
     }
     if let Some(first) = args.seed {
-        jobs.extend(random(first, args.plans.unwrap_or(1)));
+        jobs.extend(drawn(first, args.plans.unwrap_or(1), args));
     } else if jobs.is_empty() {
         jobs.extend(scenario::all().map(job));
-        jobs.extend(random(0, args.plans.unwrap_or(PLANS)));
+        jobs.extend(drawn(0, args.plans.unwrap_or(PLANS), args));
     }
     Ok(jobs)
 }
@@ -217,6 +243,24 @@ fn replay(plan: Plan) -> Job {
         }
         None => Job { plan, expect: None },
     }
+}
+
+/// Whether the arguments leave nothing out of what a full campaign runs.
+fn is_full(args: &RunArgs) -> bool {
+    let some = args.seed.is_some() || args.plan.is_some() || !args.scenario.is_empty();
+    let fewer = args.plans.is_some_and(|plans| plans < PLANS) || args.fail_fast;
+    !some && !fewer && args.fault.is_empty() && args.no_fault.is_empty()
+}
+
+/// Random plans with the kinds of fault that the arguments leave.
+fn drawn(first: u64, plans: u64, args: &RunArgs) -> impl Iterator<Item = Job> {
+    let allowed = |kind: FaultKind| {
+        (args.fault.is_empty() || args.fault.contains(&kind)) && !args.no_fault.contains(&kind)
+    };
+    (0..plans).map(move |n| {
+        let plan = generate_with(first.wrapping_add(n), &allowed);
+        Job { plan, expect: None }
+    })
 }
 
 fn job(scenario: &Scenario) -> Job {
@@ -311,7 +355,18 @@ fn list(json: bool, out: &mut impl Write) -> Result<u8, UsageError> {
     Ok(0)
 }
 
-fn faults(out: &mut impl Write) -> Result<u8, UsageError> {
+fn faults(json: bool, out: &mut impl Write) -> Result<u8, UsageError> {
+    if json {
+        let kinds: Vec<serde_json::Value> = FaultKind::ALL
+            .iter()
+            .map(|kind| {
+                let (name, text, moments) = (kind.name(), kind.text(), kind.moments());
+                serde_json::json!({ "name": name, "text": text, "moments": moments })
+            })
+            .collect();
+        writeln!(out, "{}", serde_json::Value::from(kinds))?;
+        return Ok(0);
+    }
     for kind in FaultKind::ALL {
         writeln!(out, "{:<17} {}", kind.name(), kind.text())?;
     }

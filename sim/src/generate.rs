@@ -4,6 +4,8 @@
 //! at all: a run with every kind at once rarely gets deep into any. Each decision has a stream of its own, so
 //! adding one shifts no other.
 
+use springtide::env::ErrorCode;
+
 use crate::{
     plan::{
         Direction, Eviction, Fault, FaultKind, MessageFate, Moment, Op, Plan, Scheduled, Workload,
@@ -13,11 +15,22 @@ use crate::{
 
 const MIB: u64 = 1 << 20;
 
-/// Codes that a master or a node gives for reasons of its own.
+/// Codes that a master or a node gives for reasons of its own; half of the codes that are drawn. The other
+/// half are of all that Mooncake has.
 const CODES: [i32; 8] = [-1, -200, -601, -703, -704, -800, -900, -901];
 
+/// The faults of W7: those that take whole processes, and what the store does under pressure.
+const PROCESSES: [FaultKind; 6] = [
+    FaultKind::Crash,
+    FaultKind::Pause,
+    FaultKind::Partition,
+    FaultKind::FillStore,
+    FaultKind::ShortLease,
+    FaultKind::EvictAll,
+];
+
 /// Kinds of fault under which bytes are right although nobody checks them.
-const SAFE_WITHOUT_CHECKSUM: [FaultKind; 8] = [
+const SAFE_WITHOUT_CHECKSUM: [FaultKind; 10] = [
     FaultKind::Pause,
     FaultKind::StoreCode,
     FaultKind::ShortRead,
@@ -25,11 +38,19 @@ const SAFE_WITHOUT_CHECKSUM: [FaultKind; 8] = [
     FaultKind::FailCopy,
     FaultKind::SlowCopy,
     FaultKind::HogPool,
+    FaultKind::DoubleSave,
+    FaultKind::Panic,
     FaultKind::Close,
 ];
 
-/// The plan that `seed` draws.
+/// The plan that `seed` draws, with faults of every kind.
 pub fn generate(seed: u64) -> Plan {
+    generate_with(seed, &|_| true)
+}
+
+/// The plan that `seed` draws with faults of the kinds that `allowed` lets through. What the seed decides
+/// about everything else is the same whatever they are.
+pub fn generate_with(seed: u64, allowed: &dyn Fn(FaultKind) -> bool) -> Plan {
     let stream = |purpose| Stream::new(seed, "", purpose);
     let workload = *stream("workload").pick(&Workload::ALL);
     let name = format!("random {}", format!("{workload:?}").to_lowercase());
@@ -39,7 +60,7 @@ pub fn generate(seed: u64) -> Plan {
     store(&mut stream("store"), &mut plan);
     engine(&mut stream("engine"), &mut plan);
     traffic(&mut stream("traffic"), workload, &mut plan);
-    faults(&mut stream("faults"), &mut plan);
+    faults(&mut stream("faults"), workload, allowed, &mut plan);
     plan
 }
 
@@ -112,6 +133,15 @@ fn traffic(stream: &mut Stream, workload: Workload, plan: &mut Plan) {
         }
         plan.engine.encode_us_per_row = plan.engine.encode_us_per_row.min(2);
     }
+    // A request whose items do not fit into the engine's cache together is never scheduled.
+    let longest = plan.requests.iter().map(|request| request.items.len()).max().unwrap_or(0) as u32;
+    plan.engine.cache_items_max = plan.engine.cache_items_max.max(longest);
+    if matches!(workload, Workload::W2 | Workload::W5) {
+        // A giant takes half a second on its way, and many small items come beside it.
+        plan.engine.batch_requests_max = plan.engine.batch_requests_max.max(4);
+        plan.store.transfer_limit_ms = 1_500;
+        plan.connector.load_deadline_ms = plan.connector.load_deadline_ms.max(400);
+    }
     // An engine that must encode everything itself still has to get through: faults of the store are to be
     // told from an overload.
     let rows: u64 = plan.requests.iter().flat_map(|request| &request.items).map(|i| i.rows).sum();
@@ -124,12 +154,24 @@ fn traffic(stream: &mut Stream, workload: Workload, plan: &mut Plan) {
     }
 }
 
-fn faults(stream: &mut Stream, plan: &mut Plan) {
-    let allowed =
-        |kind: &&FaultKind| plan.connector.payload_checksum || SAFE_WITHOUT_CHECKSUM.contains(kind);
-    let mut kinds: Vec<FaultKind> = FaultKind::ALL.iter().filter(allowed).copied().collect();
+fn faults(
+    stream: &mut Stream,
+    workload: Workload,
+    allowed: &dyn Fn(FaultKind) -> bool,
+    plan: &mut Plan,
+) {
+    let known: &[FaultKind] = if workload == Workload::W7 { &PROCESSES } else { FaultKind::ALL };
+    let checked = plan.connector.payload_checksum;
+    let may = |kind: &FaultKind| {
+        allowed(*kind)
+            && (checked || workload == Workload::W7 || SAFE_WITHOUT_CHECKSUM.contains(kind))
+    };
+    let mut kinds: Vec<FaultKind> = known.iter().filter(|kind| may(kind)).copied().collect();
     stream.shuffle(&mut kinds);
     kinds.truncate(stream.between(1, 6) as usize);
+    if kinds.is_empty() {
+        return;
+    }
     for _ in 0..stream.between(1, 12) {
         let kind = *stream.pick(&kinds);
         let at_ms = stream.between(plan.phases.inject_at(), plan.phases.heal_at() - 100);
@@ -179,6 +221,14 @@ impl Draw<'_> {
                 let share = self.stream.between(50, 110);
                 let objects = (capacity * share / 100 / object_bytes).clamp(1, 512) as u32;
                 Fault::FillStore { object_bytes, objects, for_ms: self.short() }
+            }
+            FaultKind::ShortLease => {
+                let ttl_ms = *self.stream.pick(&[1, 10, 50, 500]);
+                Fault::ShortLease { ttl_ms, for_ms: self.short() }
+            }
+            FaultKind::DoubleSave => {
+                let host = self.instance();
+                Fault::DoubleSave { host, count: self.count(), for_ms: self.long() }
             }
             FaultKind::EvictAll => Fault::EvictAll,
             FaultKind::Remove => Fault::Remove { item: self.item() },
@@ -246,7 +296,15 @@ impl Draw<'_> {
                 Fault::Messages { host, op, fate, item: None, count, for_ms }
             }
             FaultKind::StoreCode => {
-                let code = *self.stream.pick(&CODES);
+                let all: Vec<i32> = ErrorCode::ALL.iter().map(|code| code.number()).collect();
+                let any = self.stream.chance(1, 2);
+                let code = *self.stream.pick(if any { &all[..] } else { &CODES });
+                // A registration that fails shows when the instance starts again, the other at its end.
+                let op = match self.stream.below(16) {
+                    0 => Op::Register,
+                    1 => Op::Unregister,
+                    _ => op,
+                };
                 Fault::StoreCode { host, op, code, moment, item: None, count, for_ms }
             }
             FaultKind::Stall => {
@@ -352,6 +410,18 @@ mod tests {
         let missing: Vec<&FaultKind> =
             FaultKind::ALL.iter().filter(|kind| !drawn.contains(kind)).collect();
         assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn a_kind_that_is_switched_off_is_never_drawn() {
+        for seed in 0..100 {
+            let without = generate_with(seed, &|kind| kind != FaultKind::Crash);
+            assert!(without.faults.iter().all(|s| s.fault.kind() != FaultKind::Crash));
+            let only = generate_with(seed, &|kind| kind == FaultKind::Pause);
+            assert!(only.faults.iter().all(|s| s.fault.kind() == FaultKind::Pause));
+            assert_eq!(only.requests, generate(seed).requests, "traffic does not depend on it");
+            assert!(generate_with(seed, &|_| false).faults.is_empty());
+        }
     }
 
     #[test]

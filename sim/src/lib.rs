@@ -14,16 +14,21 @@
 //! | [`hosts`] | what runs on the hosts: the store, engine models, the client |
 //! | [`event`], [`recorder`], [`trace`] | what happens, where it is reported, how it is hashed |
 //! | [`oracle`] | what must never happen |
-//! | [`reach`], [`stats`] | what a run has seen |
+//! | [`reach`], [`coverage`], [`stats`] | what a run has seen |
+//! | [`explore`](mod@explore) | small worlds, every order of what can happen in them |
+//! | [`minimize`](mod@minimize) | from a failing plan to the smallest that still fails |
 //! | [`campaign`](mod@campaign), [`report`], [`cli`], [`commands`] | many runs and how they are shown |
 
 pub mod campaign;
 pub mod cli;
 pub mod commands;
 pub mod contents;
+pub mod coverage;
 pub mod event;
+pub mod explore;
 pub mod generate;
 pub mod hosts;
+pub mod minimize;
 pub mod oracle;
 pub mod plan;
 pub mod reach;

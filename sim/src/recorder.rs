@@ -9,6 +9,7 @@ use serde::Serialize;
 use springtide::env::Time;
 
 use crate::{
+    coverage::Coverage,
     event::{Event, Place},
     oracle::{self, Illegal, Oracle, OracleId},
     plan::Plan,
@@ -71,6 +72,8 @@ pub struct Recording {
     pub stats: Stats,
     /// Rare states that were reached.
     pub reach: Reach,
+    /// Faults that met states of a connector.
+    pub coverage: Coverage,
     /// The first illegal event.
     pub violation: Option<Violation>,
     /// Every event, if they are kept.
@@ -86,6 +89,7 @@ impl Recorder {
             trace: Trace::new(keep == Keep::Everything),
             stats: Stats::default(),
             reach: Reach::default(),
+            coverage: Coverage::default(),
             violation: None,
             events: Vec::new(),
             keep,
@@ -124,6 +128,7 @@ impl Recording {
         let place = Place { number, time, host };
         self.stats.count(&event);
         self.reach.observe(place, &event);
+        self.coverage.observe(place, &event);
         for oracle in &mut self.oracles {
             if let Err(Illegal { oracle, message }) = oracle.observe(place, &event) {
                 self.violation = Some(Violation {

@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use crate::{
     campaign::{Failure, Verdict},
+    coverage::{CellId, Matrix},
+    explore::Explored,
     oracle::OracleId,
     reach::{MARKS, Reach},
     stats::Stats,
@@ -156,6 +158,62 @@ pub fn summary(verdicts: &[Verdict]) -> String {
     format!("{violations} in {plans}, trace hash {}", hash(verdicts))
 }
 
+/// What came of exploring small worlds, for people.
+pub fn explored(worlds: &[Explored]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY);
+    table.set_header(["world", "executions", "pruned", "states", "steps", "verdict"]);
+    for world in worlds {
+        let number = |n: u64| Cell::new(n).set_alignment(CellAlignment::Right);
+        let verdict = match &world.violation {
+            Some(broken) => broken.oracle.to_string(),
+            None if world.exhausted => "ok, exhausted".to_owned(),
+            None => "ok so far, not exhausted".to_owned(),
+        };
+        table.add_row([
+            Cell::new(world.world),
+            number(world.executions),
+            number(world.pruned),
+            number(world.states as u64),
+            number(world.steps as u64),
+            Cell::new(verdict),
+        ]);
+    }
+    let mut text = format!("{table}\n");
+    for (world, broken) in worlds.iter().filter_map(|w| Some((w.world, w.violation.as_ref()?))) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "\n{} violated in {world}\n  {}", broken.oracle, broken.message);
+        for step in &broken.path {
+            let _ = writeln!(text, "    {step}");
+        }
+    }
+    text
+}
+
+/// The same for programs.
+pub fn explored_json(worlds: &[Explored]) -> String {
+    let violations: Vec<_> = worlds.iter().filter_map(|world| world.violation.as_ref()).collect();
+    let executions: u64 = worlds.iter().map(|world| world.executions).sum();
+    let report = serde_json::json!({
+        "plans": executions, "worlds": worlds, "violations": violations,
+    });
+    report.to_string()
+}
+
+/// The faults and states that all runs together reached.
+pub fn matrix(verdicts: &[Verdict]) -> Matrix {
+    let mut matrix = Matrix::default();
+    verdicts.iter().for_each(|verdict| matrix.add(&verdict.coverage));
+    matrix
+}
+
+/// The cells that a campaign should have reached, as a paragraph.
+pub fn missed(missing: &[CellId]) -> String {
+    let cell = |(kind, what): &CellId| format!("{} while {}", kind.name(), what.name());
+    let cells: Vec<String> = missing.iter().map(cell).collect();
+    format!("reached before, and not now: {}", cells.join("; "))
+}
+
 fn reach(verdicts: &[Verdict]) -> Reach {
     let mut reach = Reach::default();
     verdicts.iter().for_each(|verdict| reach.add(&verdict.reach));
@@ -169,7 +227,7 @@ fn hash(verdicts: &[Verdict]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::Violation;
+    use crate::{coverage::Coverage, recorder::Violation};
 
     fn verdict(group: &str, oracle: Option<OracleId>) -> Verdict {
         let failure = oracle.map(|oracle| Failure {
@@ -194,6 +252,7 @@ mod tests {
             stats: Stats { saved: 3, loaded: 2, missed: 1, faults: 4, ..Stats::default() },
             failure,
             reach: Reach::default(),
+            coverage: Coverage::default(),
             hash: 42,
         }
     }

@@ -51,7 +51,7 @@ impl Stats {
                 RequestEnd::Aborted => self.aborted += 1,
                 RequestEnd::Failed(_) => self.failed += 1,
             },
-            Event::FaultBegan(_) => self.faults += 1,
+            Event::FaultBegan { .. } => self.faults += 1,
             Event::TransferEnded { end: TransferEnd::Uncertain(_), .. } => self.uncertain += 1,
             Event::Lost { cause, .. } => bump(&mut self.losses, cause.clone()),
             _ => {}

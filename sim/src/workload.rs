@@ -1,7 +1,7 @@
 //! Traffic profiles: what is asked for, when, and how often again.
 //!
-//! The profiles follow published traffic (single-image chat, a sliding window over screenshots, a storm of
-//! requests for one set). Rows are production's; a row's bytes are scaled down [`SCALE`] times, as pools,
+//! The profiles follow published traffic (single-image chat, many large images at once, a sliding window over
+//! screenshots, bursts of tiles, giants among small items, a storm of requests for one set). Rows are production's; a row's bytes are scaled down [`SCALE`] times, as pools,
 //! units and segments are, so that every ratio stays. Each profile contains the duplicate race: the same
 //! item asked for twice within 10 ms.
 
@@ -19,18 +19,32 @@ const CHAT_ROWS: [u64; 4] = [529, 1196, 1369, 2691];
 const WINDOW_ROWS: u64 = 2550;
 /// Rows of 4 MiB on a model that is 2048 wide.
 const STORM_ROWS: u64 = 1024;
+/// Rows of one image on a 32-pixel model with four features a row: 640², 1024², 1920x1080.
+const LARGE_ROWS: [u64; 3] = [400, 1024, 2040];
+/// Rows of a 4K image, and of 32 frames of 1280x720, on the same model.
+const GIANT_ROWS: [u64; 2] = [8_160, 14_080];
+/// Rows of 1 MiB on it.
+const SMALL_ROWS: u64 = 32;
+/// Bytes of all items that one drawing of large images, tiles or giants makes: memory is bounded.
+const DRAWN_BYTES_MAX: u64 = 16 << 20;
+/// How many tiles a request has: up to so many of a hundred requests have this many to that many.
+const TILES: [(u64, u64, u64); 5] =
+    [(66, 1, 1), (71, 2, 4), (86, 5, 9), (88, 10, 16), (100, 17, 25)];
 /// Images of a sliding window, and how many of them leave with each turn.
 const WINDOW: u64 = 5;
 
 impl Workload {
     /// Every profile.
-    pub const ALL: [Self; 3] = [Self::W1, Self::W3, Self::W6];
+    pub const ALL: [Self; 7] =
+        [Self::W1, Self::W2, Self::W3, Self::W4, Self::W5, Self::W6, Self::W7];
 
-    /// Elements of a row at two bytes each, scaled: 3584 wide for chat, 2048 for the others.
+    /// Elements of a row at two bytes each, scaled: 3584 wide for chat, 4 x 4096 for large images and giants,
+    /// 2048 for the others.
     pub fn width(self) -> u64 {
         match self {
-            Self::W1 => 3584 / SCALE,
-            Self::W3 | Self::W6 => 2048 / SCALE,
+            Self::W1 | Self::W7 => 3584 / SCALE,
+            Self::W2 | Self::W5 => 16_384 / SCALE,
+            Self::W3 | Self::W4 | Self::W6 => 2048 / SCALE,
         }
     }
 
@@ -42,10 +56,15 @@ impl Workload {
         from_ms: u64,
         until_ms: u64,
     ) -> Vec<Request> {
-        let mut traffic = Traffic { stream, topology, requests: Vec::new(), items: Vec::new() };
+        let rows_left = DRAWN_BYTES_MAX / (2 * self.width());
+        let (requests, items) = Default::default();
+        let mut traffic = Traffic { stream, topology, requests, items, rows_left };
         match self {
-            Self::W1 => traffic.chat(from_ms, until_ms),
+            Self::W1 | Self::W7 => traffic.chat(from_ms, until_ms),
+            Self::W2 => traffic.large(from_ms, until_ms),
             Self::W3 => traffic.window(from_ms, until_ms),
+            Self::W4 => traffic.tiles(from_ms, until_ms),
+            Self::W5 => traffic.giants(from_ms, until_ms),
             Self::W6 => traffic.storm(from_ms, until_ms),
         }
         let mut requests = traffic.requests;
@@ -60,9 +79,84 @@ struct Traffic<'a> {
     topology: &'a Topology,
     requests: Vec<Request>,
     items: Vec<Item>,
+    /// Rows that large images, tiles and giants may still have.
+    rows_left: u64,
 }
 
 impl Traffic<'_> {
+    /// Requests with one to eight fresh large images, all within a tenth of a second; the images of one in
+    /// eight are asked for again at once.
+    fn large(&mut self, from_ms: u64, until_ms: u64) {
+        let burst_ms = from_ms + self.stream.between(100, 1_500);
+        for _ in 0..self.stream.between(10, 30) {
+            let mut images = Vec::new();
+            for _ in 0..self.stream.between(1, 8) {
+                let rows = *self.stream.pick(&LARGE_ROWS);
+                images.extend(self.bounded(rows));
+            }
+            let at_ms = burst_ms + self.stream.between(0, 100);
+            self.request(at_ms, images.clone(), until_ms);
+            if self.stream.chance(1, 8) {
+                let again_ms = at_ms + self.stream.between(0, 10);
+                self.request(again_ms, images, until_ms);
+            }
+        }
+    }
+
+    /// Bursts of requests with tiles, a tenth of them seen before.
+    fn tiles(&mut self, from_ms: u64, until_ms: u64) {
+        let mut at_ms = from_ms + self.stream.between(0, 300);
+        while at_ms < until_ms {
+            for _ in 0..self.stream.between(4, 16) {
+                let share = self.stream.below(100);
+                let bucket = TILES.iter().find(|(up_to, ..)| share < *up_to);
+                let (_, low, high) = bucket.copied().unwrap_or(TILES[0]);
+                let mut tiles = Vec::new();
+                for _ in 0..self.stream.between(low, high) {
+                    let again = !self.items.is_empty() && self.stream.chance(1, 10);
+                    tiles.extend(match again {
+                        true => Some(self.stream.pick(&self.items).clone()),
+                        false => self.bounded(STORM_ROWS),
+                    });
+                }
+                let at_ms = at_ms + self.stream.between(0, 200);
+                self.request(at_ms, tiles.clone(), until_ms);
+                if self.stream.chance(1, 16) {
+                    let again_ms = at_ms + self.stream.between(0, 10);
+                    self.request(again_ms, tiles, until_ms);
+                }
+            }
+            at_ms += self.stream.between(800, 2_500);
+        }
+    }
+
+    /// One giant a second, and many small items.
+    fn giants(&mut self, from_ms: u64, until_ms: u64) {
+        let mut at_ms = from_ms + self.stream.between(0, 1_000);
+        while at_ms < until_ms {
+            let rows = *self.stream.pick(&GIANT_ROWS);
+            let giant: Vec<Item> = self.bounded(rows).into_iter().collect();
+            self.request(at_ms, giant, until_ms);
+            at_ms += self.stream.between(700, 1_300);
+        }
+        let mut at_ms = from_ms + self.stream.wait(25);
+        while at_ms < until_ms {
+            let small = vec![self.fresh(SMALL_ROWS)];
+            self.request(at_ms, small.clone(), until_ms);
+            if self.stream.chance(1, 16) {
+                let again_ms = at_ms + self.stream.between(0, 10);
+                self.request(again_ms, small, until_ms);
+            }
+            at_ms += self.stream.wait(25);
+        }
+    }
+
+    /// A fresh item, unless all the rows have been given out.
+    fn bounded(&mut self, rows: u64) -> Option<Item> {
+        self.rows_left = self.rows_left.checked_sub(rows)?;
+        Some(self.fresh(rows))
+    }
+
     /// One image a request, Poisson with 20 a second, 30 % of them seen before.
     fn chat(&mut self, from_ms: u64, until_ms: u64) {
         let mut at_ms = from_ms + self.stream.wait(50);
@@ -121,7 +215,7 @@ impl Traffic<'_> {
     }
 
     fn request(&mut self, at_ms: u64, items: Vec<Item>, until_ms: u64) {
-        if at_ms >= until_ms {
+        if at_ms >= until_ms || items.is_empty() {
             return;
         }
         let model = self.stream.below(u64::from(self.topology.namespaces)) as u32;

@@ -6,7 +6,8 @@ use std::{
 };
 
 use springtide_sim::{
-    plan::{Fault, Item, Op, Plan, Request, Scheduled, Workload},
+    minimize::Size,
+    plan::{Fault, FaultKind, Item, Op, Plan, Request, Scheduled, Workload},
     scenario,
 };
 
@@ -68,6 +69,70 @@ fn kinds_of_fault() {
     let output = sim(&["faults"]);
     assert_eq!(code(&output), Some(0));
     insta::assert_snapshot!(out(&output));
+}
+
+#[test]
+fn kinds_of_fault_for_programs() {
+    let output = sim(&["faults", "--json"]);
+    assert_eq!(code(&output), Some(0));
+    let kinds: serde_json::Value = serde_json::from_str(&out(&output)).expect("JSON");
+    let kinds = kinds.as_array().expect("a list");
+    assert_eq!(kinds.len(), FaultKind::ALL.len());
+    let code = kinds.iter().find(|kind| kind["name"] == "store_code").expect("store_code");
+    assert_eq!(code["moments"], serde_json::json!(["before", "after"]));
+}
+
+#[test]
+fn kinds_of_fault_are_switched_on_and_off() {
+    for unknown in ["--fault", "--no-fault"] {
+        let output = sim(&[unknown, "gremlins"]);
+        assert_eq!(code(&output), Some(2));
+        assert!(errors(&output).contains("expected one of crash, pause"), "{}", errors(&output));
+    }
+    let faults = |args: &[&str]| {
+        let all = [&["--seed", "3", "--json"], args].concat();
+        let report: serde_json::Value = serde_json::from_str(&out(&sim(&all))).expect("JSON");
+        report["runs"][0]["faults"].as_u64()
+    };
+    assert!(faults(&["--fault", "pause", "--fault", "slow"]).is_some_and(|count| count > 0));
+    assert_eq!(faults(&["--fault", "pause", "--no-fault", "pause"]), Some(0));
+}
+
+#[test]
+fn a_planted_bug_is_minimized_to_a_few_entries() {
+    // Without checksums nobody notices a byte that changes on its way: that is the bug.
+    let mut failing = plan();
+    failing.connector.payload_checksum = false;
+    failing.connector.batch_items_max = 2;
+    failing.topology.tensor_parallel = 2;
+    for n in 0..8 {
+        let mut request = failing.requests[0].clone();
+        request.at_ms += 50 * n;
+        request.items[0].id = format!("item{n}");
+        request.items.push(Item { id: format!("other{n}"), rows: 100 });
+        failing.requests.push(request);
+        let pause = Fault::Pause { host: "node1".into(), for_ms: 10 + n };
+        failing.faults.push(Scheduled { at_ms: 600 + 100 * n, fault: pause });
+    }
+    let (host, op) = ("prefill0".to_owned(), Op::GetTransfer);
+    let fault =
+        Fault::FlippedByte { host, op, position: 40_000, item: None, count: 9, for_ms: 1_000 };
+    failing.faults.push(Scheduled { at_ms: 550, fault });
+    let path = file("planted.json", &failing.to_json());
+    let output = sim(&["minimize", &path]);
+    assert_eq!(code(&output), Some(0), "{}", errors(&output));
+    let text = out(&output);
+    assert!(text.starts_with("I2 integrity: "), "{text}");
+    assert!(text.contains("before: 9 requests for 17 items, 9 faults"), "{text}");
+    let minimal = Plan::read(&directory("planted.minimal.json")).expect("the smallest plan");
+    let size = Size::of(&minimal);
+    assert!(size.entries() <= 5, "{size}");
+    assert_eq!((size.requests, size.faults, size.settings), (1, 1, 1), "{size}");
+    let again = sim(&["--plan", &directory("planted.minimal.json").display().to_string()]);
+    assert_eq!(code(&again), Some(1), "it still fails");
+    let good = sim(&["minimize", &file("good.json", &plan().to_json())]);
+    assert_eq!(code(&good), Some(2));
+    assert!(errors(&good).contains("keeps all of them"), "{}", errors(&good));
 }
 
 #[test]

@@ -234,6 +234,11 @@ impl Master {
         &self.knobs
     }
 
+    /// Gives leases of another length from now on; those that were given stay as they are.
+    pub fn set_lease_ttl(&mut self, lease_ttl: std::time::Duration) {
+        self.knobs.lease_ttl = lease_ttl;
+    }
+
     /// Checks the invariants: live space never overlaps, every byte of every segment is accounted for, and
     /// what objects and discarded puts hold is what the allocators have lent.
     ///

@@ -11,6 +11,8 @@ use springtide::{
     pool::Usage,
 };
 
+use crate::plan::FaultKind;
+
 /// Where and when an event happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
@@ -28,9 +30,19 @@ pub enum Event {
     /// A phase of the run began.
     Phase(&'static str),
     /// A fault began.
-    FaultBegan(String),
+    FaultBegan {
+        /// Its kind.
+        kind: FaultKind,
+        /// The fault as the plan has it.
+        text: String,
+    },
     /// A fault ended.
-    FaultEnded(String),
+    FaultEnded {
+        /// Its kind.
+        kind: FaultKind,
+        /// The fault as the plan has it.
+        text: String,
+    },
     /// A host's tasks stand still or go on.
     Paused(bool),
     /// A host's links are disturbed or whole again.

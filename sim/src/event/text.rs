@@ -60,8 +60,8 @@ impl fmt::Display for Event {
         let put_or_get = |put: &bool| if *put { "put" } else { "get" };
         match self {
             Self::Phase(name) => write!(f, "== {name} =="),
-            Self::FaultBegan(fault) => write!(f, "fault begins: {fault}"),
-            Self::FaultEnded(fault) => write!(f, "fault ends: {fault}"),
+            Self::FaultBegan { text, .. } => write!(f, "fault begins: {text}"),
+            Self::FaultEnded { text, .. } => write!(f, "fault ends: {text}"),
             Self::Paused(on) => f.write_str(if *on { "paused" } else { "resumed" }),
             Self::Disturbed(on) => f.write_str(if *on { "link disturbed" } else { "link whole" }),
             Self::Started => f.write_str("started"),

@@ -47,6 +47,14 @@ impl EncoderCache {
         self.entries.len() - self.idle.len() + new <= self.items_max
     }
 
+    /// Whether a request for these items would find a place for each: those that lie idle lose theirs to
+    /// nobody, but are not free either.
+    pub fn has_room_for<'a>(&self, items: impl IntoIterator<Item = &'a str>) -> bool {
+        let in_use = |item: &&str| self.holds(item) && !self.idle.iter().any(|idle| idle == item);
+        let wanted: BTreeSet<&str> = items.into_iter().filter(|item| !in_use(item)).collect();
+        self.has_room(wanted.len())
+    }
+
     /// Gives an item a place for `request`, evicting an idle one if need be.
     ///
     /// # Panics
@@ -112,6 +120,17 @@ mod tests {
         cache.allocate("c", "r3");
         assert!(!cache.holds("a"));
         assert_eq!(cache.take_freed(), ["a"]);
+    }
+
+    #[test]
+    fn idle_items_of_a_request_take_their_places() {
+        let mut cache = EncoderCache::new(3);
+        cache.allocate("a", "r1");
+        cache.allocate("b", "r2");
+        cache.allocate("c", "r2");
+        cache.release("r2");
+        assert!(cache.has_room_for(["b", "d"]) && cache.has_room_for(["a", "b", "c"]));
+        assert!(!cache.has_room_for(["b", "c", "d"]), "a is in use");
     }
 
     #[test]

@@ -29,6 +29,7 @@ use crate::{
     event::Event,
     plan::Eviction,
     world::{
+        desk::Ambush,
         device::{SimDevice, SimEvent, SimTensor},
         host::{Host, SimEnv},
         store::Tally,
@@ -156,7 +157,13 @@ impl Instance {
 
     /// Hands an item to every rank's worker.
     pub fn save(&mut self, item: &str, tensor: &SimTensor, ready: SimEvent) {
-        for (rank, worker) in self.registered.workers.iter().enumerate() {
+        let twice =
+            self.host.world.desk.hit(self.host.process.host(), self.host.clock.now(), |a| {
+                (*a == Ambush::DoubleSave).then_some(())
+            });
+        let workers = self.registered.workers.iter().enumerate();
+        let times = 1 + usize::from(twice.is_some());
+        for (rank, worker) in workers.flat_map(|worker| std::iter::repeat_n(worker, times)) {
             let Some(ticket) = worker.save(item, tensor.clone(), ready) else { continue };
             if rank > 0 {
                 let reason = format!("rank {rank} opened a ticket for {item}");

@@ -157,8 +157,10 @@ impl Prefill {
         let mut still_waiting = Vec::new();
         let mut candidates = std::mem::take(&mut self.waiting).into_iter();
         for mut active in candidates.by_ref() {
-            let missing = self.missing(&active.arrival.job.items);
-            if pass.requests >= requests_max || !self.cache.has_room(missing.len()) {
+            let items = &active.arrival.job.items;
+            let missing = self.missing(items);
+            let has_room = self.cache.has_room_for(items.iter().map(|item| item.id.as_str()));
+            if pass.requests >= requests_max || !has_room {
                 // Those behind are not even asked for.
                 still_waiting.push(active);
                 break;
@@ -203,6 +205,10 @@ impl Prefill {
     /// Schedules a prefill: what is promised is loaded, the rest is encoded.
     fn admit(&mut self, active: &mut Active, missing: &[Item], pass: &mut Pass) {
         let request = active.arrival.job.request;
+        // What the engine has already is held first, so that it is not what makes room.
+        for item in active.arrival.job.items.iter().filter(|item| !missing.contains(item)) {
+            self.cache.allocate(&item.id, &active.name);
+        }
         for item in missing {
             let key = self.host.world.key(self.instance.model, &item.id);
             let key = self.host.world.short(key.as_str());
@@ -218,9 +224,6 @@ impl Prefill {
             }
             self.cache.allocate(&item.id, &active.name);
             self.instance.scheduler_call(|s| s.allocated(&active.name, &item.id));
-        }
-        for item in &active.arrival.job.items {
-            self.cache.allocate(&item.id, &active.name);
         }
         pass.requests += 1;
         active.steps_left = active.steps_left.max(1);

@@ -210,6 +210,7 @@ impl Plan {
             | Fault::SlowCopy { host, .. }
             | Fault::LateKernel { host, .. }
             | Fault::HogPool { host, .. }
+            | Fault::DoubleSave { host, .. }
             | Fault::Close { host }
                 if !instance(host) =>
             {
@@ -241,6 +242,7 @@ impl Plan {
             Fault::Messages { op, fate: MessageFate::Duplicate { .. }, .. } if transfer(op) => {
                 Err(wrong(&field("op"), "a call to the master", format!("{op:?}")))
             }
+            Fault::ShortLease { ttl_ms, .. } => range(&field("ttl_ms"), *ttl_ms, 1, 60_000),
             Fault::HogPool { permille, .. } => range(&field("permille"), *permille, 1, 1_000),
             Fault::FillStore { object_bytes, objects, .. } => {
                 range(&field("object_bytes"), *object_bytes, 1, 64 * MIB)?;

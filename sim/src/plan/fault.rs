@@ -257,6 +257,13 @@ pub enum Fault {
         /// How long it keeps them.
         for_ms: u64,
     },
+    /// Leases that the store gives are this short for a while.
+    ShortLease {
+        /// Their length.
+        ttl_ms: u64,
+        /// How long.
+        for_ms: u64,
+    },
     /// Everything without a lease leaves the store at once.
     EvictAll,
     /// One object is removed, leases or not.
@@ -270,6 +277,15 @@ pub enum Fault {
         item: String,
         /// Length of the object.
         bytes: u64,
+    },
+    /// The engine hands an item to its connector twice at once.
+    DoubleSave {
+        /// The instance's host.
+        host: String,
+        /// How many items.
+        count: u32,
+        /// How long it waits for them.
+        for_ms: u64,
     },
     /// Somebody else holds a part of a pool.
     HogPool {

@@ -1,6 +1,6 @@
 //! The kinds of fault: names, one line of text each, and what all of them have in common.
 
-use super::Fault;
+use super::{Fault, Moment};
 
 macro_rules! fault_kinds {
     ($($variant:ident $name:literal $text:literal;)*) => {
@@ -17,6 +17,11 @@ macro_rules! fault_kinds {
             /// The name that a plan file uses.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The kind of this name.
+            pub fn find(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|kind| kind.name() == name)
             }
 
             /// What it does, one line.
@@ -55,11 +60,25 @@ fault_kinds! {
     SlowCopy "slow_copy" "copies between device and pool take longer";
     LateKernel "late_kernel" "kernels finish long after the engine has launched them";
     FillStore "fill_store" "a stranger fills the store and keeps its objects leased";
+    ShortLease "short_lease" "leases that the store gives are short for a while";
     EvictAll "evict_all" "everything without a lease leaves the store at once";
     Remove "remove" "one object is removed, leases or not";
     Plant "plant" "a stranger puts meaningless bytes under an item's key";
+    DoubleSave "double_save" "the engine hands an item to its connector twice at once";
     HogPool "hog_pool" "somebody else holds a part of a pool";
     Close "close" "a connector is shut down, its engine goes on";
+}
+
+impl FaultKind {
+    /// On which sides of an operation's effect it can lie; none where there is no operation, or where it
+    /// lies in the middle of one.
+    pub fn moments(self) -> &'static [Moment] {
+        match self {
+            Self::Messages | Self::StoreCode | Self::Disconnect => &[Moment::Before, Moment::After],
+            Self::Stall | Self::Panic | Self::FailCopy => &[Moment::Before],
+            _ => &[],
+        }
+    }
 }
 
 impl Fault {
@@ -86,6 +105,8 @@ impl Fault {
             | Self::SlowCopy { for_ms, .. }
             | Self::LateKernel { for_ms, .. }
             | Self::FillStore { for_ms, .. }
+            | Self::ShortLease { for_ms, .. }
+            | Self::DoubleSave { for_ms, .. }
             | Self::HogPool { for_ms, .. } => *for_ms,
             Self::EvictAll | Self::Remove { .. } | Self::Plant { .. } | Self::Close { .. } => 0,
         }
@@ -110,14 +131,17 @@ impl Fault {
             | Self::SlowCopy { host, .. }
             | Self::LateKernel { host, .. }
             | Self::HogPool { host, .. }
+            | Self::DoubleSave { host, .. }
             | Self::Close { host } => vec![host],
             Self::Partition { a, b, .. } | Self::Hold { a, b, .. } | Self::Slow { a, b, .. } => {
                 vec![a, b]
             }
             Self::PartitionOneway { from, to, .. } => vec![from, to],
-            Self::FillStore { .. } | Self::EvictAll | Self::Remove { .. } | Self::Plant { .. } => {
-                vec![]
-            }
+            Self::FillStore { .. }
+            | Self::ShortLease { .. }
+            | Self::EvictAll
+            | Self::Remove { .. }
+            | Self::Plant { .. } => vec![],
         }
     }
 }

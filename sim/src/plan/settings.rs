@@ -228,8 +228,16 @@ impl Phases {
 pub enum Workload {
     /// Chat: one image a request, sizes mixed, 30 % reuse.
     W1,
+    /// Multi-image: one to eight large images a request, all requests at once.
+    W2,
     /// Sliding window: five images a request, four of them repeated.
     W3,
+    /// Tiles: bursts of requests with one to many tiles, by a published distribution.
+    W4,
+    /// Giants: 4K images and videos among many small items.
+    W5,
     /// Storm: many requests for the same set at once.
     W6,
+    /// The traffic of chat, under the faults that take whole processes.
+    W7,
 }

@@ -64,6 +64,24 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "f008_another_length_than_what_lies_in_the_pool",
+        rows: &["F008"],
+        text: "a request for an item in another length than the pool's is a miss with that reason",
+        make: |plan| {
+            plan.with(|plan| plan.engine.cache_items_max = 1)
+                .ask(300, &["a"])
+                .ask(500, &["b"])
+                .ask(700, &["a"])
+                .but(|request| request.items[0].rows = ROWS / 2)
+        },
+        expect: |outcome| {
+            let look = Look(outcome);
+            let missed = |event: &Event| matches!(event, Event::Miss { request: 2, reason, .. } if reason == "wrong spec");
+            ensure_eq!(look.count(missed), 1, "misses of request 2: {:?}", look.misses("a"));
+            look.all_answered()
+        },
+    },
+    Scenario {
         name: "f018_removal_under_a_lease",
         rows: &["F018"],
         text: "an item that a stranger removes, forced, is a miss once and is saved again",

@@ -144,6 +144,35 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "f117_quarantine_is_back_pressure",
+        rows: &["F117"],
+        text: "more memory in quarantine than its budget, and saves are dropped, not put elsewhere",
+        make: |plan| {
+            let late = Fault::LateWrite {
+                host: encoder(),
+                op: Op::PutTransfer,
+                late_ms: 400,
+                item: Some("a".into()),
+                count: 1,
+                for_ms: 1_000,
+            };
+            plan.with(|plan| plan.store.transfer_limit_ms = 300)
+                .with(|plan| plan.connector.encoder_pool_bytes = 4 * BLOCK)
+                .with(|plan| plan.connector.quarantine_permille = 100)
+                .fault(300, late)
+                .ask(310, &["a"])
+                .ask(900, &["b"])
+        },
+        expect: |outcome| {
+            let look = Look(outcome);
+            let full = SaveEnd::Dropped("pool_full".into());
+            ensure_eq!(look.saves("encoder0", "b"), [&full], "save of b");
+            let counters = &look.end("encoder0")?.pools["worker"].counters;
+            ensure!(counters.quarantine_full >= 1, "no allocation was refused for the quarantine");
+            look.all_answered()
+        },
+    },
+    Scenario {
         name: "f123_a_failure_at_every_step_of_a_load",
         rows: &["F123"],
         text: "loads that fail at every step, and one that is given up, leave no pin and no block",

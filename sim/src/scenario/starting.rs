@@ -209,6 +209,34 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "f023_a_close_that_does_not_fence",
+        rows: &["F023"],
+        text: "a store that cannot say that its I/O is over: all memory stays mapped, and is told",
+        make: |plan| {
+            let late = Fault::LateWrite {
+                host: prefill(),
+                op: Op::GetTransfer,
+                late_ms: 1_500,
+                item: Some("a".into()),
+                count: 1,
+                for_ms: 1_000,
+            };
+            plan.with(|plan| (plan.store.close_fences, plan.store.transfer_limit_ms) = (false, 200))
+                .fault(300, late)
+                .ask(310, &["a"])
+                .fault(800, Fault::Close { host: prefill() })
+        },
+        expect: |outcome| {
+            let look = Look(outcome);
+            let end = look.end("prefill0")?;
+            let leaked: u64 = end.closed.iter().map(|report| report.leaked_bytes).sum();
+            let usage = &end.pools["scheduler"];
+            ensure_eq!(leaked, usage.total, "bytes that stayed mapped");
+            ensure!(usage.quarantined > 0, "the quarantine has ended");
+            look.all_answered()
+        },
+    },
+    Scenario {
         name: "f041_a_node_starts_anew_under_a_reader",
         rows: &["F041"],
         text: "a descriptor of a node that has started anew is a miss, not an exception",

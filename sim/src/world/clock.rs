@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use springtide::env::{Clock, Time};
 
+use super::watchdog;
+
 /// Virtual time of the simulation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SimClock;
@@ -17,6 +19,7 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 impl Clock for SimClock {
     fn now(&self) -> Time {
         let elapsed = turmoil::sim_elapsed().expect("called outside of a simulated host");
+        watchdog::look(elapsed);
         Time::from_origin(elapsed)
     }
 

@@ -19,6 +19,8 @@ pub enum Ambush {
     SlowCopy(Direction, u64),
     /// A kernel finishes later by this many milliseconds.
     LateKernel(u64),
+    /// An item is saved twice at once.
+    DoubleSave,
     /// A store call panics.
     Panic(Op),
     /// A call to the store's master arrives twice.

@@ -43,6 +43,7 @@ enum Undo {
     Release { a: String, b: String },
     Latency { a: String, b: String },
     Rules(Vec<RuleId>),
+    Lease,
     Leases { _held: Vec<Lease> },
     Nothing,
 }
@@ -76,7 +77,8 @@ impl Injector {
     }
 
     fn begin(&mut self, sim: &mut turmoil::Sim<'_>, fault: &Fault) -> Undo {
-        self.record(sim, "world", Event::FaultBegan(describe(fault)));
+        let (kind, text) = (fault.kind(), describe(fault));
+        self.record(sim, "world", Event::FaultBegan { kind, text });
         let now = time(sim);
         let until = now + Duration::from_millis(fault.for_ms());
         match fault {
@@ -135,6 +137,13 @@ impl Injector {
                 self.world.stranger.send(errand);
                 Undo::Nothing
             }
+            Fault::ShortLease { ttl_ms, .. } => {
+                self.lease(*ttl_ms);
+                Undo::Lease
+            }
+            Fault::DoubleSave { host, count, .. } => {
+                self.lay(host, Ambush::DoubleSave, *count, until)
+            }
             Fault::EvictAll => self.at_master(now, Call::RemoveAll { force: false }),
             Fault::Remove { item } => {
                 let models = 0..self.world.namespaces.len() as u32;
@@ -185,11 +194,13 @@ impl Injector {
                 sim.set_link_latency(a.as_str(), b.as_str(), latency);
                 self.disturb(sim, [&a, &b], false);
             }
+            Undo::Lease => self.lease(self.world.plan.store.lease_ttl_ms),
             Undo::Rules(rules) => rules.into_iter().for_each(|rule| self.world.faults.remove(rule)),
             Undo::Leases { .. } | Undo::Nothing => {}
         }
         if fault.for_ms() > 0 {
-            self.record(sim, "world", Event::FaultEnded(describe(fault)));
+            let (kind, text) = (fault.kind(), describe(fault));
+            self.record(sim, "world", Event::FaultEnded { kind, text });
         }
     }
 
@@ -220,6 +231,11 @@ impl Injector {
         // Without a master there is nobody to execute it.
         let _ = self.world.master.with(|master| master.handle(now, request));
         Undo::Nothing
+    }
+
+    /// Has the master give leases of this length from now on. One that is not there gives none.
+    fn lease(&self, ttl_ms: u64) {
+        self.world.master.with(|master| master.set_lease_ttl(ms(ttl_ms)));
     }
 
     /// Takes a share of an instance's free memory.

@@ -9,6 +9,7 @@
 //! | [`injector`], [`desk`] | faults by plan |
 //! | [`observer`] | the store's history, pools and counters, looked at between two steps |
 //! | [`run`](mod@run), [`panics`] | from a plan to its outcome |
+//! | [`watchdog`] | a run in which time does not pass |
 
 pub mod clock;
 pub mod desk;
@@ -23,3 +24,4 @@ pub mod run;
 pub mod sim;
 pub mod store;
 pub mod transport;
+pub mod watchdog;

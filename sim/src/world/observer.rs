@@ -4,7 +4,7 @@
 //! step. Pools are looked at every few steps, and thoroughly (every byte of free memory, the whole tree) when
 //! a phase ends.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use springtide::{
     connector::{LoadCounters, SaveCounters},
@@ -22,12 +22,14 @@ const POOLS_EVERY: Duration = Duration::from_millis(50);
 pub struct Observer {
     world: Arc<World>,
     pools_due: Time,
+    /// Evictions of each pool at the last look.
+    evictions: BTreeMap<(String, &'static str), u64>,
 }
 
 impl Observer {
     /// The observer of `world`.
     pub fn new(world: Arc<World>) -> Self {
-        Self { world, pools_due: Time::ZERO }
+        Self { world, pools_due: Time::ZERO, evictions: BTreeMap::new() }
     }
 
     /// Looks after a step.
@@ -62,13 +64,13 @@ impl Observer {
                 let usage = Box::new(pool.usage());
                 self.world.recorder.record(now, host, Event::AtRest { usage, abandoned });
             }
-            self.world.recorder.record(now, host, counted(instance));
+            self.world.recorder.record(now, host, counted(instance, abandoned == 0));
         }
     }
 
-    fn look_at_pools(&self, now: Time, closely: bool) {
+    fn look_at_pools(&mut self, now: Time, closely: bool) {
         for (host, instance) in self.world.instances().iter() {
-            for (_, pool) in instance.pools() {
+            for (owner, pool) in instance.pools() {
                 let mut verified = pool.verify();
                 if closely && verified.is_ok() {
                     verified = pool.scrub();
@@ -76,6 +78,10 @@ impl Observer {
                 let verified = verified.map_err(|corruption| corruption.to_string());
                 let usage = Box::new(pool.usage());
                 let counters = &usage.counters;
+                let before = self.evictions.insert((host.clone(), owner), counters.evictions);
+                if counters.evictions > before.unwrap_or(0) {
+                    self.world.recorder.with(|recording| recording.coverage.evicted(now));
+                }
                 let found = counters.poison_violations + counters.guard_violations > 0;
                 if closely || found || verified.is_err() {
                     self.world.recorder.record(now, host, Event::PoolSeen { usage, verified });
@@ -113,7 +119,7 @@ impl Observer {
 }
 
 /// The connector's counters against what was counted from outside.
-fn counted(instance: &Registered) -> Event {
+fn counted(instance: &Registered, all_ended: bool) -> Event {
     let (saves, loads) = instance.counters();
     let own = saves.check().and_then(|()| loads.check());
     let tally = |pick: fn(&super::store::Tally) -> u64| -> u64 {
@@ -127,6 +133,11 @@ fn counted(instance: &Registered) -> Event {
         ("size calls", loads.sizes, tally(|t| load(&t.sizes))),
     ];
     pairs.extend(at_rest(&saves, &loads));
+    if all_ended {
+        let puts = instance.workers.first().map_or(0, |worker| worker.in_flight_bytes());
+        let gets = instance.scheduler.as_ref().map_or(0, |s| s.gauges().in_flight_bytes);
+        pairs.extend([("bytes in puts", puts, 0), ("bytes in gets", gets, 0)]);
+    }
     Event::Counted { own, pairs }
 }
 

@@ -24,6 +24,8 @@ use std::{
 
 use springtide::env::Task;
 
+use super::watchdog;
+
 /// One life of a host's software. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Process(Arc<Inner>);
@@ -191,6 +193,9 @@ impl<F: Future> Future for Pausable<F> {
             let mut parked = self.process.0.parked.lock().expect("no panic while held");
             parked.push(cx.waker().clone());
             return Poll::Pending;
+        }
+        if let Some(elapsed) = turmoil::sim_elapsed() {
+            watchdog::look(elapsed);
         }
         self.future.as_mut().poll(cx)
     }

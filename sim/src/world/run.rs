@@ -21,6 +21,7 @@ use super::{
     sim::{self, Processes},
 };
 use crate::{
+    coverage::Coverage,
     event::Event,
     oracle::liveness::{OVER, SETTLED},
     plan::Plan,
@@ -39,6 +40,8 @@ pub struct Outcome {
     pub stats: Stats,
     /// Rare states that were reached.
     pub reach: Reach,
+    /// Faults that met states of a connector.
+    pub coverage: Coverage,
     /// The first illegal event.
     pub violation: Option<Violation>,
     /// Simulated time.
@@ -88,6 +91,7 @@ pub fn run(plan: &Plan, keep: Keep) -> Outcome {
         trace: std::mem::replace(&mut recording.trace, Trace::new(false)),
         stats: std::mem::take(&mut recording.stats),
         reach: std::mem::take(&mut recording.reach),
+        coverage: std::mem::take(&mut recording.coverage),
         violation: recording.violation.take(),
         events: std::mem::take(&mut recording.events),
         simulated,
