@@ -251,8 +251,7 @@ fn done<T: Send + 'static>(
 ) -> Option<T> {
     let slot = begin(env, future);
     env.executor.run();
-    let end = lock(&slot).take();
-    end
+    lock(&slot).take()
 }
 
 fn overdue<T>(now: Time, due: &[Due<T>]) -> Result<(), Illegal> {
