@@ -9,6 +9,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`models`] | the items that real encoders emit |
+//! | [`pair`] | a producer and consumers on a store in this process |
 //! | [`rivals`] | allocators to compare with, behind one trait |
 //! | [`measure`] | rounds in which the contestants take turns |
 //! | [`report`] | rows, goals, the table and the file |
@@ -16,6 +17,7 @@
 
 pub mod measure;
 pub mod models;
+pub mod pair;
 pub mod report;
 pub mod rivals;
 pub mod suites;

@@ -4,6 +4,9 @@ mod capacity;
 mod checksum;
 mod churn;
 mod cost;
+mod growth;
+mod residents;
+mod simulator;
 
 use crate::report::Section;
 
@@ -29,9 +32,12 @@ pub struct Suite {
 }
 
 /// All of them, in the order of the report.
-pub const SUITES: [Suite; 4] = [
+pub const SUITES: [Suite; 7] = [
     Suite { name: "capacity", run: capacity::run },
     Suite { name: "churn", run: churn::run },
     Suite { name: "cost", run: cost::run },
     Suite { name: "checksum", run: checksum::run },
+    Suite { name: "residents", run: residents::run },
+    Suite { name: "growth", run: growth::run },
+    Suite { name: "simulator", run: simulator::run },
 ];
