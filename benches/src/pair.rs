@@ -148,6 +148,8 @@ impl Consumer {
         let orders: Vec<_> = orders.iter().map(|order| order.id).collect();
         self.scheduler.acknowledge(0, &orders);
         self.scheduler.request_finished(&request);
+        // The engine keeps nothing: what it has itself, nobody asks a connector for.
+        self.scheduler.build_step(names);
         self.scheduler.counters().gets - before
     }
 
