@@ -17,6 +17,8 @@
 //! | [`reach`], [`stats`] | what a run has seen |
 //! | [`campaign`](mod@campaign), [`report`], [`cli`], [`commands`] | many runs and how they are shown |
 
+#![forbid(unsafe_code)]
+
 pub mod campaign;
 pub mod cli;
 pub mod commands;
