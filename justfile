@@ -23,7 +23,7 @@ coverage *ARGS:
 minimize PLAN *ARGS:
     cargo run --profile sim --package springtide-sim --bin sim -- minimize "$@"
 
-# Run all that CI runs: meta, lint, unit, loom, shuttle, scenarios, mutants, conformance, plugin, real, in this order
+# Run all that CI runs, in the order of the list in ci/all
 test:
     ci/all
 
@@ -68,8 +68,8 @@ conformance *ARGS:
     ci/conformance --operations 20000 "$@"
 
 # Check sizes, recipes, links and forbidden words, which no compiler looks at
-tidy:
-    ci/unit --package springtide --test tidy
+tidy *ARGS:
+    ci/tidy "$@"
 
 # Switch known bugs on, one at a time: the simulator must catch each (--list, --only NAME, --json)
 mutants *ARGS:
@@ -86,6 +86,10 @@ shuttle *ARGS:
 # Compare pool and checksums with their rivals, as ratios of one run (--quick, --only SUITE, --json)
 bench *ARGS:
     cargo run --release --package springtide-benches --bin bench -- "$@"
+
+# Run what touches raw memory under memory checkers, after bugs that they must report (address, thread, valgrind)
+sanitize *ARGS:
+    ci/sanitize "$@"
 
 # Show the snapshots that a test run found changed; `just snapshots accept` takes them over
 snapshots *ARGS:

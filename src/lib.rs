@@ -89,10 +89,15 @@
 //! ```
 
 pub mod backend;
+#[forbid(unsafe_code)]
 pub mod config;
+#[forbid(unsafe_code)]
 pub mod connector;
+#[forbid(unsafe_code)]
 pub mod env;
 pub mod pool;
 pub mod runtime;
+#[forbid(unsafe_code)]
 pub mod size;
+#[forbid(unsafe_code)]
 pub mod sync;

@@ -8,10 +8,12 @@
 #[cfg(not(springtide_model))]
 pub use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU64, Ordering, fence},
 };
 
 #[cfg(springtide_model)]
-pub use springtide_model_sync::{Arc, AtomicU64, Mutex, MutexGuard, Notify, Ordering, PoisonError};
+pub use springtide_model_sync::{
+    Arc, AtomicU64, Mutex, MutexGuard, Notify, Ordering, PoisonError, fence,
+};
 #[cfg(not(springtide_model))]
 pub use tokio::sync::Notify;

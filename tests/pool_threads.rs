@@ -2,13 +2,13 @@
 //!
 //! A smoke test with real threads; the state word's interleavings are for a model checker.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use springtide::pool::{
-    Contiguity, EvictionPolicy, Handle, Pin, Pool, PoolConfig, QuarantineCause, UNIT_HEADER,
+use springtide::{
+    pool::{
+        Contiguity, EvictionPolicy, Handle, Pin, Pool, PoolConfig, QuarantineCause, UNIT_HEADER,
+    },
+    sync::Mutex,
 };
 
 const UNIT: u64 = 512 + UNIT_HEADER;

@@ -11,6 +11,7 @@
 //! | `explore` | runs one model in loom and says what it took |
 //! | `campaign` | the same in shuttle |
 
+#![forbid(unsafe_code)]
 #![cfg(all(springtide_model, any(feature = "loom", feature = "shuttle")))]
 
 #[cfg(all(feature = "shuttle", not(feature = "loom")))]

@@ -19,6 +19,8 @@
 //! | [`minimize`](mod@minimize) | from a failing plan to the smallest that still fails |
 //! | [`campaign`](mod@campaign), [`report`], [`cli`], [`commands`] | many runs and how they are shown |
 
+#![forbid(unsafe_code)]
+
 pub mod campaign;
 pub mod cli;
 pub mod commands;

@@ -1,5 +1,7 @@
 //! The simulator's command line; see `sim --help`.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use clap::Parser;

@@ -23,6 +23,7 @@
 //! | [`eviction`] | FIFO, LRU, S3-FIFO | yes |
 //! | `usage` | the ledger | yes |
 //! | `table` | what is known of each allocation | yes |
+//! | [`generation`] | what tells a mapper that memory has changed hands | yes |
 //! | `region`, `region_file` | the memory (all unsafe code) and the file behind it | no |
 //! | `poison` | finding writes that nobody should make | no |
 //! | `core` | the transitions and their lock | no |
@@ -37,6 +38,7 @@ mod core;
 mod evict;
 pub mod eviction;
 pub mod extents;
+pub mod generation;
 mod handle;
 mod lease;
 mod mapper;

@@ -28,12 +28,15 @@ use std::{
     fmt,
     path::Path,
     ptr,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::region_file::{self, FileOwner, RegionError, io_error};
+use super::{
+    generation,
+    region_file::{self, FileOwner, RegionError, io_error},
+};
 
 /// Marks a region file; the last byte is the version of its layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"STPOOL\0\x01");
@@ -273,14 +276,12 @@ impl Region {
     /// Like [`Region::generation`], after everything that this thread has read: if the generation is still
     /// that of the handle, then what was read belongs to it.
     pub(super) fn generation_after_reading(&self, unit: u32) -> u32 {
-        fence(Ordering::Acquire);
-        self.generation_word(unit).load(Ordering::Relaxed)
+        generation::after_reading(self.generation_word(unit))
     }
 
     /// Begins a new generation of `unit`, before anything is written to its memory.
     pub(super) fn set_generation(&self, unit: u32, generation: u32) {
-        self.generation_word(unit).store(generation, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        generation::begin(self.generation_word(unit), generation);
     }
 
     /// Whether the owner of the region has gone.

@@ -18,6 +18,9 @@ const HIDDEN_INPUTS: [(&str, &str); 7] = [
     ("tokio::spawn", "it escapes the host's pause and crash: use env::Env::spawn"),
 ];
 
+/// Lines that a statement may have above the unsafe block in it.
+const STATEMENT_LINES_MAX: usize = 8;
+
 /// Macros that stand for code which is not there, or not meant to stay.
 const UNFINISHED: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 
@@ -61,10 +64,47 @@ pub(crate) fn function_size(
     complaints
 }
 
-/// Complains about unsafe code.
-pub(crate) fn unsafe_code(source: &Source) -> Vec<String> {
-    let found = find_words(&source.code, "unsafe");
-    found.map(|at| place(source, at, "unsafe code outside the files that may have it")).collect()
+/// Complains about unsafe code in files that are not among `allowed`, and about those that are and have none.
+pub(crate) fn unsafe_code<'a>(
+    sources: impl Iterator<Item = &'a Source>,
+    allowed: &[&str],
+) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut idle: BTreeSet<&str> = allowed.iter().copied().collect();
+    for source in sources {
+        let found: Vec<usize> = find_words(&source.code, "unsafe").collect();
+        if !allowed.contains(&source.path.as_str()) {
+            let text = "unsafe code outside the files that may have it";
+            complaints.extend(found.iter().map(|at| place(source, *at, text)));
+        } else if !found.is_empty() {
+            idle.remove(source.path.as_str());
+        }
+    }
+    complaints
+        .extend(idle.iter().map(|file| format!("{file}: has no unsafe code, so it may have none")));
+    complaints
+}
+
+/// Complains about unsafe blocks and implementations without a `SAFETY:` in the comment above them, or above the
+/// statement that they are in.
+pub(crate) fn unexplained_unsafe(source: &Source) -> Vec<String> {
+    let lines: Vec<&str> = source.text.lines().collect();
+    let found = find_words(&source.code, "unsafe").filter(|at| {
+        let rest = source.code[at + "unsafe".len()..].trim_start();
+        let stands_alone = rest.starts_with('{') || rest.starts_with("impl");
+        stands_alone && !is_explained(&lines[..line_of(&source.code, *at) - 1])
+    });
+    found.map(|at| place(source, at, "unsafe without `SAFETY:`")).collect()
+}
+
+/// Whether the lines above a place end in a comment with `SAFETY:`, or in the beginning of a statement that
+/// follows one.
+fn is_explained(above: &[&str]) -> bool {
+    let mut lines = above.iter().rev().map(|line| line.trim());
+    let is_comment = |line: &str| line.starts_with("//");
+    let comment = lines.by_ref().take(STATEMENT_LINES_MAX).find(|line| is_comment(line));
+    let rest = lines.take_while(|line| is_comment(line));
+    comment.into_iter().chain(rest).any(|line| line.contains("SAFETY:"))
 }
 
 /// Complains about hidden inputs.
@@ -130,8 +170,20 @@ mod tests {
     fn unsafe_code_is_found() {
         let source =
             sample("// unsafe\n#![deny(unsafe_code)]\nlet word = \"unsafe\";\nunsafe { f() }\n");
-        let expected = ["src/sample.rs:4: unsafe code outside the files that may have it"];
-        assert_eq!(unsafe_code(&source), expected);
+        let check = |allowed| unsafe_code([&source].into_iter(), allowed);
+        assert_eq!(check(&[]), ["src/sample.rs:4: unsafe code outside the files that may have it"]);
+        assert!(check(&["src/sample.rs"]).is_empty());
+        let stale = check(&["src/other.rs", "src/sample.rs"]);
+        assert_eq!(stale, ["src/other.rs: has no unsafe code, so it may have none"]);
+    }
+
+    #[test]
+    fn unsafe_code_without_a_reason_is_found() {
+        let text = "// SAFETY: none needed.\nlet x =\n    unsafe { f() };\n\n\n\n\n\n\n// Why not.\nunsafe { f() }\n\
+                    unsafe fn f() {}\n/// Text.\nunsafe impl Send for X {}\n// SAFETY: it\n// is.\nunsafe impl Y {}\n";
+        let complaints = unexplained_unsafe(&sample(text));
+        let found = [11, 14].map(|line| format!("src/sample.rs:{line}: unsafe without `SAFETY:`"));
+        assert_eq!(complaints, found);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 use crate::rust;
 
 /// Kinds of files that are read; others (data, pictures) are only known to exist.
-const TEXT: [&str; 7] = [".rs", ".md", ".toml", ".py", ".sh", ".c", "justfile"];
+const TEXT: [&str; 8] = [".rs", ".md", ".toml", ".py", ".sh", ".c", ".supp", "justfile"];
 
 /// One text file.
 pub(crate) struct Source {
@@ -62,7 +62,7 @@ impl Repository {
     }
 
     /// All text files.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Source> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Source> + Clone {
         self.sources.iter()
     }
 

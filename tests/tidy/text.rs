@@ -5,6 +5,9 @@ use crate::{repository::Source, rust::find_words};
 /// Words that mark work left undone.
 const UNFINISHED: [&str; 3] = ["TODO", "FIXME", "XXX"];
 
+/// How absolute paths of somebody's machine begin.
+const MACHINE_PATHS: [&str; 4] = ["/home/", "/root/", "/work/", "/Users/"];
+
 /// Complains about marks of work left undone, in comments too.
 pub(crate) fn unfinished(source: &Source) -> Vec<String> {
     let lines = numbered(source);
@@ -42,9 +45,26 @@ fn recipe(line: &str) -> Option<&str> {
     (is_name && !is_assignment && line.starts_with(name)).then_some(name)
 }
 
-/// Complains about links of a Markdown file that lead to no file; `exists` tells whether a path from the
-/// root does. Links to elsewhere and within the file are not followed.
-pub(crate) fn broken_links(source: &Source, exists: impl Fn(&str) -> bool) -> Vec<String> {
+/// Complains about words that speak of one machine.
+pub(crate) fn machine_paths(source: &Source) -> Vec<String> {
+    let lines = numbered(source);
+    let found = lines.flat_map(|(number, line)| {
+        let places = MACHINE_PATHS.iter().filter(move |place| line.contains(**place));
+        places.map(move |place| {
+            format!("{}:{number}: {place} is a place on one machine", source.path)
+        })
+    });
+    found.collect()
+}
+
+/// Complains about links of a Markdown file that lead to no file, or to no heading of one. `exists` tells
+/// whether a path from the root is there, `document` gives the Markdown file under one. Links to elsewhere are
+/// not followed.
+pub(crate) fn broken_links<'a>(
+    source: &'a Source,
+    exists: impl Fn(&str) -> bool,
+    document: impl Fn(&str) -> Option<&'a Source>,
+) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut fenced = false;
     for (number, line) in numbered(source) {
@@ -53,15 +73,38 @@ pub(crate) fn broken_links(source: &Source, exists: impl Fn(&str) -> bool) -> Ve
             continue;
         }
         for target in link_targets(line) {
-            let file = target.split('#').next().unwrap_or_default();
-            let elsewhere = file.contains("://") || file.starts_with("mailto:");
-            if !elsewhere && !file.is_empty() && !exists(&resolve(&source.path, file)) {
-                complaints
-                    .push(format!("{}:{number}: link to {target}, which is no file", source.path));
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            if file.contains("://") || file.starts_with("mailto:") {
+                continue;
             }
+            let path = resolve(&source.path, file);
+            let missing = if !file.is_empty() && !exists(&path) {
+                "no file"
+            } else {
+                let led_to = if file.is_empty() { Some(source) } else { document(&path) };
+                let found = led_to.is_none_or(|led_to| has_heading(led_to, anchor));
+                if anchor.is_empty() || found { continue } else { "no heading" }
+            };
+            complaints
+                .push(format!("{}:{number}: link to {target}, which is {missing}", source.path));
         }
     }
     complaints
+}
+
+/// Whether a Markdown file has a heading that this anchor leads to.
+fn has_heading(document: &Source, anchor: &str) -> bool {
+    let headings = document.text.lines().filter(|line| line.starts_with('#'));
+    let mut slugs = headings.map(|line| {
+        let kept = line.trim_start_matches('#').trim().chars().filter_map(|c| match c {
+            ' ' => Some('-'),
+            '-' | '_' => Some(c),
+            c if c.is_alphanumeric() => Some(c),
+            _ => None,
+        });
+        kept.collect::<String>().to_lowercase()
+    });
+    slugs.any(|slug| slug == anchor)
 }
 
 /// Targets of `[text](target)`, and of a definition `[name]: target`, outside of code.
@@ -74,7 +117,7 @@ fn link_targets(line: &str) -> Vec<&str> {
 }
 
 /// The path from the root of `target`, seen from the file `from`.
-fn resolve(from: &str, target: &str) -> String {
+pub(crate) fn resolve(from: &str, target: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
     for part in target.split('/') {
@@ -106,6 +149,12 @@ mod tests {
     }
 
     #[test]
+    fn a_place_on_one_machine_is_found() {
+        let source = Source::new("docs/a.md", "see /dev/shm and\n/home/somebody/x\n");
+        assert_eq!(machine_paths(&source), ["docs/a.md:2: /home/ is a place on one machine"]);
+    }
+
+    #[test]
     fn a_recipe_without_a_comment_is_found() {
         let text = "# About the file\n\nname := \"x\"\nset shell := [\"bash\"]\n\n# Good\ngood *ARGS: other\n    \
                     echo a:b\n\n# Good too\n[no-cd]\n@quiet:\n    true\n\n_private:\n    true\n\nbad ARG=\"1\":\n";
@@ -115,13 +164,19 @@ mod tests {
 
     #[test]
     fn a_broken_link_is_found() {
-        let text = "[good](b.md#part) and [up](../README.md), [web](https://a/b), [here](#x)\n\
-                    ```\n[code](nowhere.md)\n```\n`[code](nowhere.md)` [bad](c/d.md)\n[name]: e.md\n";
+        let text = "# Here, `now`\n[good](b.md#a-part) and [up](../README.md), [web](https://a/b#c), [x](#here-now)\n\
+                    ```\n[code](nowhere.md)\n```\n`[code](nowhere.md)` [bad](c/d.md)\n[name]: e.md\n\
+                    [no part](b.md#other) [no place](#there)\n";
         let exists = |path: &str| ["docs/b.md", "README.md"].contains(&path);
-        let complaints = broken_links(&Source::new("docs/a.md", text), exists);
+        let other = Source::new("docs/b.md", "text\n\n## A part\n");
+        let document = |path: &str| (path == "docs/b.md").then_some(&other);
+        let source = Source::new("docs/a.md", text);
+        let complaints = broken_links(&source, exists, document);
         let expected = [
-            "docs/a.md:5: link to c/d.md, which is no file",
-            "docs/a.md:6: link to e.md, which is no file",
+            "docs/a.md:6: link to c/d.md, which is no file",
+            "docs/a.md:7: link to e.md, which is no file",
+            "docs/a.md:8: link to b.md#other, which is no heading",
+            "docs/a.md:8: link to #there, which is no heading",
         ];
         assert_eq!(complaints, expected);
     }

@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 good, 1 a check that failed or an address that could not be had, 2 usage.
 
+#![forbid(unsafe_code)]
+
 use std::{
     fs, io,
     io::Write,

@@ -1,6 +1,6 @@
-//! What stands in for the standard library's and tokio's synchronisation while a checker explores
-//! interleavings: loom (every interleaving, and every value that a weak memory may show) or shuttle (random
-//! schedules of many threads).
+//! What stands in for the standard library's and tokio's synchronisation while a checker looks on: loom
+//! (every interleaving, and every value that a weak memory may show), shuttle (random schedules of many
+//! threads), or ThreadSanitizer (real threads, with locks whose every access it sees).
 //!
 //! The production crate takes its primitives from `springtide::sync`, which takes them from here when it is
 //! built with `--cfg springtide_model`. The names and their contracts are those of the originals, so that the
@@ -8,14 +8,18 @@
 //!
 //! | name | contract of |
 //! |---|---|
-//! | `Mutex`, `MutexGuard`, `Condvar` | `std::sync` |
-//! | `AtomicU64`, `Ordering` | `std::sync::atomic` |
+//! | `Mutex`, `MutexGuard`, `Condvar` (under the explorers) | `std::sync` |
+//! | `AtomicU64`, `Ordering`, `fence` | `std::sync::atomic` |
 //! | `Notify` | `tokio::sync::Notify` |
-//! | `thread` | `std::thread` |
+//! | `thread` (under the explorers) | `std::thread` |
 //! | `Arc` | the standard library's own: its count is not explored, only what it points to |
 
-#![cfg(any(feature = "loom", feature = "shuttle"))]
+#![forbid(unsafe_code)]
+#![cfg(any(feature = "loom", feature = "shuttle", feature = "instrumented"))]
 
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
+mod instrumented;
+#[cfg(any(feature = "loom", feature = "shuttle"))]
 mod notify;
 
 pub use std::sync::{Arc, PoisonError};
@@ -24,7 +28,7 @@ pub use std::sync::{Arc, PoisonError};
 pub use loom::{
     sync::{
         Condvar, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering, fence},
     },
     thread,
 };
@@ -32,9 +36,12 @@ pub use loom::{
 pub use shuttle::{
     sync::{
         Condvar, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering, fence},
     },
     thread,
 };
 
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
+pub use self::instrumented::{AtomicU64, Mutex, MutexGuard, Notify, Ordering, fence};
+#[cfg(any(feature = "loom", feature = "shuttle"))]
 pub use self::notify::{Notified, Notify};

@@ -20,6 +20,7 @@ macro_rules! model {
 }
 
 mod loads;
+mod mapper;
 mod pool;
 mod saves;
 mod state_word;

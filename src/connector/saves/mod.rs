@@ -354,4 +354,6 @@ impl Saves {
 }
 
 #[cfg(test)]
+mod props;
+#[cfg(test)]
 mod tests;

@@ -3,6 +3,8 @@
 //! One driver task turns the machine's actions into store calls, each in a task of its own that owns what it
 //! moves. Memory is where its upload is: in a device copy, in a store call, or here between the two.
 
+mod driver;
+
 use std::{collections::BTreeMap, pin::pin};
 
 use super::{
@@ -12,12 +14,10 @@ use super::{
     object::{self, HEADER_BYTES, Header},
     payload,
     residents::Residents,
-    saves::{
-        Action, DropReason, PutEnd, SaveCounters, SaveReport, Saves, Ticket, UploadId, WaitId,
-    },
+    saves::{DropReason, SaveCounters, SaveReport, Saves, Ticket, UploadId, WaitId},
 };
 use crate::{
-    env::{Clock, Device, Env, Key, Outcome, PutItem, Store, StoreError, TensorSpec, Time},
+    env::{Clock, Device, Env, Key, Outcome, TensorSpec, Time},
     pool::{AllocError, Lease, QuarantineCause},
     sync::{Arc, Mutex, MutexGuard, Notify, PoisonError},
 };
@@ -260,126 +260,10 @@ impl<E: Env> Uploader<E> {
         self.notify();
     }
 
-    async fn drive(self: Arc<Self>) {
-        loop {
-            let mut wake = pin!(self.wake.notified());
-            wake.as_mut().enable();
-            let now = self.env.clock().now();
-            let (action, wakeup, stopped) = {
-                let mut state = self.lock();
-                (state.saves.next_action(now), state.saves.next_wakeup(), state.stopped)
-            };
-            match action {
-                Some(Action::Release(upload, key)) => self.release(upload, key),
-                Some(action) if !stopped => {
-                    self.env.spawn(Box::pin(Arc::clone(&self).perform(action)));
-                }
-                _ if stopped => return,
-                _ => {
-                    // A deadline may have resolved tickets.
-                    self.changed.notify_waiters();
-                    tokio::select! {
-                        biased;
-                        () = wake => {}
-                        () = self.env.clock().sleep_until(wakeup.unwrap_or(Time::NEVER)) => {}
-                    }
-                }
-            }
-        }
-    }
-
-    async fn perform(self: Arc<Self>, action: Action) {
-        match action {
-            Action::Check(batch) => {
-                let (ids, keys) = batch.into_iter().unzip();
-                let answers = self.exists(keys).await;
-                let mut state = self.lock();
-                for (id, answer) in zip_ids(ids, answers) {
-                    state.saves.checked(id, answer.unwrap_or(Ok(false)));
-                }
-            }
-            Action::Probe(batch) => {
-                let (ids, keys) = batch.into_iter().unzip();
-                let answers = self.exists(keys).await;
-                let now = self.env.clock().now();
-                let mut state = self.lock();
-                for (id, answer) in zip_ids(ids, answers) {
-                    state.saves.probed(id, answer.unwrap_or(Ok(false)), now);
-                }
-            }
-            Action::Put(batch) => self.put(batch).await,
-            Action::Release(upload, key) => self.release(upload, key),
-        }
-        self.notify();
-    }
-
-    async fn exists(&self, keys: Vec<Key>) -> Vec<Result<bool, StoreError>> {
-        let limit = self.env.clock().now() + self.config.io_timeout;
-        let answers = bounded(&self.env, limit, || self.env.store().exists(keys)).await;
-        answers.unwrap_or_default()
-    }
-
-    async fn put(&self, batch: Vec<(UploadId, Key)>) {
-        let mut ids = Vec::with_capacity(batch.len());
-        let mut items = Vec::with_capacity(batch.len());
-        {
-            let mut state = self.lock();
-            for (id, key) in batch {
-                match state.leases.remove(&id) {
-                    Some(lease) => {
-                        ids.push(id);
-                        items.push(PutItem { key, source: lease.into_transfer() });
-                    }
-                    None => {
-                        debug_assert!(false, "upload {id:?} of {key} has no memory");
-                        state.saves.put_ended(id, PutEnd::Lost, self.env.clock().now());
-                    }
-                }
-            }
-        }
-        let limit = self.env.clock().now() + self.config.io_timeout;
-        let outcomes = bounded(&self.env, limit, || self.env.store().put(items)).await;
-        let now = self.env.clock().now();
-        let mut state = self.lock();
-        for (id, outcome) in zip_ids(ids, outcomes.unwrap_or_default()) {
-            let end = match outcome {
-                None => PutEnd::Lost,
-                Some(Outcome::Uncertain { buffer, error }) => {
-                    buffer.quarantine(QuarantineCause::Uncertain);
-                    PutEnd::Uncertain(error)
-                }
-                Some(Outcome::Ended { buffer, result }) => {
-                    state.leases.insert(id, buffer);
-                    result.map_or_else(PutEnd::Failed, |()| PutEnd::Done)
-                }
-            };
-            state.saves.put_ended(id, end, now);
-        }
-    }
-
-    /// The upload is over. Whatever became of it, its bytes are the item's: keep them as a resident.
-    fn release(&self, upload: UploadId, key: Key) {
-        let mut state = self.lock();
-        let Some(lease) = state.leases.remove(&upload) else { return };
-        let pin = lease.publish(object::key_tag(&key));
-        if let Some(replaced) = state.residents.insert(key, pin.handle()) {
-            // Stale means that it has gone already.
-            let _ = self.memory.pool.discard(replaced);
-        }
-        drop(state);
-        self.changed.notify_waiters();
-    }
-
     fn notify(&self) {
         self.wake.notify_one();
         self.changed.notify_waiters();
     }
-}
-
-/// Pairs ids with answers; a store that answers less than it was asked leaves `None`.
-fn zip_ids<T>(ids: Vec<UploadId>, answers: Vec<T>) -> impl Iterator<Item = (UploadId, Option<T>)> {
-    let mut answers = answers.into_iter();
-    ids.into_iter().map(move |id| (id, answers.next()))
 }
 
 /// Gives the wait back when its caller stops waiting.

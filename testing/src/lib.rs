@@ -1,0 +1,11 @@
+//! What tests of several crates share.
+//!
+//! | module | what it is | who uses it |
+//! |---|---|---|
+//! | [`corpus`] | failures of state machine tests, kept as files and run first | the tests of pool, master, saves and requests |
+//! | [`pool`] | the pool against a shadow model, step by step | a property test, a fuzz target |
+
+#![forbid(unsafe_code)]
+
+pub mod corpus;
+pub mod pool;
