@@ -81,6 +81,9 @@ impl Injector {
         self.record(sim, "world", Event::FaultBegan { kind, text });
         let now = time(sim);
         let until = now + Duration::from_millis(fault.for_ms());
+        if let Some(undo) = self.begin_between(sim, fault) {
+            return undo;
+        }
         match fault {
             Fault::Crash { host, .. } => self.crash(sim, host),
             Fault::Pause { host, .. } => {
@@ -88,27 +91,6 @@ impl Injector {
                 process.pause();
                 self.record(sim, host, Event::Paused(true));
                 Undo::Resume(process)
-            }
-            Fault::Partition { a, b, .. } => {
-                sim.partition(a.as_str(), b.as_str());
-                self.disturb(sim, [a, b], true);
-                Undo::Repair { a: a.clone(), b: b.clone() }
-            }
-            Fault::PartitionOneway { from, to, .. } => {
-                sim.partition_oneway(from.as_str(), to.as_str());
-                self.disturb(sim, [from, to], true);
-                Undo::RepairOneway { from: from.clone(), to: to.clone() }
-            }
-            Fault::Hold { a, b, .. } => {
-                sim.hold(a.as_str(), b.as_str());
-                self.disturb(sim, [a, b], true);
-                Undo::Release { a: a.clone(), b: b.clone() }
-            }
-            Fault::Slow { a, b, latency_ms, .. } => {
-                let latency = Duration::from_millis(*latency_ms);
-                sim.set_link_latency(a.as_str(), b.as_str(), latency);
-                self.disturb(sim, [a, b], true);
-                Undo::Latency { a: a.clone(), b: b.clone() }
             }
             Fault::Panic { host, op, count, .. } => {
                 self.lay(host, Ambush::Panic(*op), *count, until)
@@ -166,6 +148,34 @@ impl Injector {
             }
             operations => Undo::Rules(self.rules(operations)),
         }
+    }
+
+    /// Begins a fault between two hosts; `None` if it is of another kind.
+    fn begin_between(&mut self, sim: &mut turmoil::Sim<'_>, fault: &Fault) -> Option<Undo> {
+        Some(match fault {
+            Fault::Partition { a, b, .. } => {
+                sim.partition(a.as_str(), b.as_str());
+                self.disturb(sim, [a, b], true);
+                Undo::Repair { a: a.clone(), b: b.clone() }
+            }
+            Fault::PartitionOneway { from, to, .. } => {
+                sim.partition_oneway(from.as_str(), to.as_str());
+                self.disturb(sim, [from, to], true);
+                Undo::RepairOneway { from: from.clone(), to: to.clone() }
+            }
+            Fault::Hold { a, b, .. } => {
+                sim.hold(a.as_str(), b.as_str());
+                self.disturb(sim, [a, b], true);
+                Undo::Release { a: a.clone(), b: b.clone() }
+            }
+            Fault::Slow { a, b, latency_ms, .. } => {
+                let latency = Duration::from_millis(*latency_ms);
+                sim.set_link_latency(a.as_str(), b.as_str(), latency);
+                self.disturb(sim, [a, b], true);
+                Undo::Latency { a: a.clone(), b: b.clone() }
+            }
+            _ => return None,
+        })
     }
 
     fn end(&mut self, sim: &mut turmoil::Sim<'_>, fault: &Fault, undo: Undo) {
