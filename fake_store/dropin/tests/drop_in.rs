@@ -25,7 +25,8 @@ fn library() -> PathBuf {
 fn program(name: &str) -> Option<PathBuf> {
     let library = library();
     let directory = library.parent().expect("it lies in a directory").display().to_string();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // The directory is shared with the tests of other crates.
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("drop-in-{name}"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program.c");
     let cc = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o"])
