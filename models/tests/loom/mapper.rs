@@ -65,9 +65,6 @@ model! {
             let lease = owner.reclaim(handle).expect("nobody has pinned it");
             theirs.store(2, Ordering::Relaxed);
             drop(lease);
-            let lease = owner.allocate(UNIT, Contiguity::Required).expect("all is free");
-            theirs.store(3, Ordering::Relaxed);
-            drop(lease);
         });
         if let Ok(view) = pool.mapper().view(&descriptor) {
             let read = byte.load(Ordering::Relaxed);
