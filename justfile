@@ -91,6 +91,10 @@ bench *ARGS:
 sanitize *ARGS:
     ci/sanitize "$@"
 
+# Feed the fuzz targets: a fixed number of runs, or --runs N, --minutes M, --input FILE, --merge (TARGET... or all)
+fuzz *ARGS:
+    ci/fuzz "$@"
+
 # Show the snapshots that a test run found changed; `just snapshots accept` takes them over
 snapshots *ARGS:
     ci/snapshots "$@"
