@@ -37,8 +37,7 @@ const MODELS: [(&str, u64, u64); 15] = [
 /// Bytes of an element.
 const ELEMENT_BYTES: u64 = 2;
 
-/// Share of a pool that scattered items fill under churn (docs/decisions.md has 0.985 and more); the rest keeps
-/// a margin.
+/// Share of a pool that scattered items fill under churn; docs/performance.md has the figures.
 const FILLED: f64 = 0.95;
 
 /// Sizes of pools end on multiples of this.
