@@ -3,6 +3,7 @@
 mod studies;
 
 use std::{
+    convert::Infallible,
     io::{self, IsTerminal, Write},
     ops::ControlFlow,
     path::{self, PathBuf},
@@ -272,18 +273,21 @@ fn random(first: u64, plans: u64) -> impl Iterator<Item = Job> {
 }
 
 /// Reports a run that takes the whole campaign with it, and ends the process.
-fn last_words(plan: &Plan, message: &str) {
+fn last_words(plan: &Plan, message: &str) -> Infallible {
     let verdict = aborted(plan, message, &directory());
-    if let Some(failure) = &verdict.failure {
-        println!("{}", report::failure(&verdict, failure));
-    }
-    exit(report::exit_code(&[verdict]).into());
+    let text = verdict.failure.as_ref().map(|failure| report::failure(&verdict, failure));
+    end(&[verdict], &text.unwrap_or_default())
 }
 
-fn last_words_json(plan: &Plan, message: &str) {
+fn last_words_json(plan: &Plan, message: &str) -> Infallible {
     let verdicts = [aborted(plan, message, &directory())];
-    println!("{}", Report::new(&verdicts).to_json());
-    exit(report::exit_code(&verdicts).into());
+    end(&verdicts, &Report::new(&verdicts).to_json())
+}
+
+fn end(verdicts: &[Verdict], text: &str) -> ! {
+    // Whether anybody reads it or not, the exit code tells the verdict.
+    let _ = writeln!(io::stdout(), "{text}");
+    exit(report::exit_code(verdicts).into())
 }
 
 fn go_on(_: &Verdict) -> ControlFlow<()> {

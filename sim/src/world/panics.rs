@@ -5,7 +5,12 @@
 //! process whatever anybody does; then the hook is the last to act, and hands the plan and the first message
 //! to whoever asked for it, so that even such a run leaves a report.
 
-use std::{cell::RefCell, panic, sync::Once, sync::OnceLock};
+use std::{
+    cell::RefCell,
+    convert::Infallible,
+    panic,
+    sync::{Mutex, Once, OnceLock, PoisonError},
+};
 
 use crate::plan::Plan;
 
@@ -13,10 +18,14 @@ use crate::plan::Plan;
 const ABORTING: [&str; 2] =
     ["panic in a destructor during cleanup", "panic in a function that cannot unwind"];
 
-/// Called for a run that is about to abort the process, with its plan and the first panic's message.
-pub type LastWords = fn(&Plan, &str);
+/// Called for a run that is about to abort the process, with its plan and the first panic's message. Ends the
+/// process itself.
+pub type LastWords = fn(&Plan, &str) -> Infallible;
 
 static LAST_WORDS: OnceLock<LastWords> = OnceLock::new();
+
+/// Held by the one that speaks, until the process has ended: of two runs that abort together only one reports.
+static SPEAKING: Mutex<()> = Mutex::new(());
 
 thread_local! {
     static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -46,6 +55,7 @@ pub fn collect(plan: &Plan) {
             if ABORTING.contains(&message)
                 && let Some(last_words) = LAST_WORDS.get()
             {
+                let _speaking = SPEAKING.lock().unwrap_or_else(PoisonError::into_inner);
                 PLAN.with_borrow(|plan| plan.as_ref().map(|plan| last_words(plan, &first)));
             }
         }));
@@ -61,6 +71,13 @@ pub fn take() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        process::{Command, exit},
+        sync::Barrier,
+        thread,
+        time::Duration,
+    };
+
     use super::*;
     use crate::plan::Workload;
 
@@ -73,5 +90,55 @@ mod tests {
         let message = take().unwrap();
         assert!(message.starts_with("first (") && message.contains("panics.rs"), "{message}");
         assert_eq!(take(), None);
+    }
+
+    /// Panics, and panics once more while it unwinds.
+    struct Twice;
+
+    impl Drop for Twice {
+        fn drop(&mut self) {
+            panic!("second");
+        }
+    }
+
+    #[test]
+    fn of_runs_that_abort_together_one_reports() {
+        const CHILD: &str = "SPRINGTIDE_TEST_ABORTS";
+        if std::env::var_os(CHILD).is_some() {
+            abort_together();
+        }
+        for _ in 0..10 {
+            let this = "world::panics::tests::of_runs_that_abort_together_one_reports";
+            let child = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", this, "--nocapture"])
+                .env(CHILD, "1")
+                .output()
+                .unwrap();
+            let text = String::from_utf8(child.stdout).unwrap();
+            assert_eq!(text.matches("last words: first").count(), 1, "{text}");
+            assert_eq!(child.status.code(), Some(7));
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "real threads of a process of its own")]
+    fn abort_together() -> ! {
+        before_abort(|_, first| {
+            println!("last words: {first}");
+            // Long enough for the other one to speak, too, if it could.
+            thread::sleep(Duration::from_millis(20));
+            exit(7)
+        });
+        let together = Barrier::new(2);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    collect(&Plan::base("panics", Workload::W1));
+                    together.wait();
+                    let _twice = Twice;
+                    panic!("first");
+                });
+            }
+        });
+        unreachable!("both abort")
     }
 }
