@@ -11,9 +11,11 @@
 //! | `code` | checks of Rust code |
 //! | `dead` | files that nothing needs |
 //! | `text` | checks of documents, recipes and words |
+//! | `messages` | the page that explains messages, against the code that prints them |
 
 mod code;
 mod dead;
+mod messages;
 mod repository;
 mod rust;
 mod text;
@@ -51,6 +53,21 @@ const UNSAFE_ALLOWED: [&str; 15] = [
     "python/src/tensor.rs",
     "src/backend/mooncake/vouch.rs",
     "src/pool/region.rs",
+];
+
+/// Whose messages a user may meet, and the page that says what to do about each.
+const PAGE: &str = "docs/troubleshooting.md";
+const SPEAKING: [&str; 5] =
+    ["src/", "cli/src/", "mooncake-sys/src/", "python/src/", "python/springtide/"];
+
+/// What no user sees: reasons that are counted by a name, and what an assertion says of a broken pool.
+const UNHEARD: [&str; 6] = [
+    "src/connector/object.rs",
+    "src/env/clock.rs",
+    "src/pool/buddy/",
+    "src/pool/poison.rs",
+    "src/pool/state.rs",
+    "src/pool/verify.rs",
 ];
 
 /// Lints that stand for checks which would otherwise be made here.
@@ -149,6 +166,24 @@ fn links_resolve() {
     report(documents.flat_map(|source| {
         text::broken_links(source, |path| repository.has(path), |path| repository.get(path))
     }));
+}
+
+#[test]
+fn excerpts_are_what_they_are_from() {
+    let repository = Repository::read();
+    let documents = repository.all().filter(|source| source.path.ends_with(".md"));
+    report(
+        documents.flat_map(|source| text::changed_excerpts(source, |path| repository.get(path))),
+    );
+}
+
+#[test]
+fn messages_are_explained() {
+    let repository = Repository::read();
+    let page = repository.get(PAGE).expect("the page is there");
+    let speaking = || repository.all().filter(|source| source.is_in(&SPEAKING));
+    report(messages::stale(page, speaking()));
+    report(messages::missing(page, speaking().filter(|source| !source.is_in(&UNHEARD))));
 }
 
 /// Fails with all complaints, a line each.

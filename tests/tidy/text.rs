@@ -92,6 +92,33 @@ pub(crate) fn broken_links<'a>(
     complaints
 }
 
+/// Complains about code of a Markdown file that names the file which it is from (after the language, where a
+/// block begins) and is not in it, indentation aside.
+pub(crate) fn changed_excerpts<'a>(
+    source: &Source,
+    file: impl Fn(&str) -> Option<&'a Source>,
+) -> Vec<String> {
+    let trimmed =
+        |text: &str| text.lines().map(|line| format!("{}\n", line.trim())).collect::<String>();
+    let mut complaints = Vec::new();
+    let mut lines = numbered(source);
+    while let Some((number, line)) = lines.next() {
+        let Some((_, path)) = line.strip_prefix("```").and_then(|rest| rest.split_once(' ')) else {
+            continue;
+        };
+        let block: Vec<&str> =
+            lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+        if !path.contains('/') {
+            continue;
+        }
+        if !file(path).is_some_and(|file| trimmed(&file.text).contains(&trimmed(&block.join("\n"))))
+        {
+            complaints.push(format!("{}:{number}: {path} has no such lines", source.path));
+        }
+    }
+    complaints
+}
+
 /// Whether a Markdown file has a heading that this anchor leads to.
 fn has_heading(document: &Source, anchor: &str) -> bool {
     let headings = document.text.lines().filter(|line| line.starts_with('#'));
@@ -178,6 +205,18 @@ mod tests {
             "docs/a.md:8: link to b.md#other, which is no heading",
             "docs/a.md:8: link to #there, which is no heading",
         ];
+        assert_eq!(complaints, expected);
+    }
+
+    #[test]
+    fn an_excerpt_that_is_not_in_its_file_is_found() {
+        let text = "```rust a/b.rs\n  one\n  two\n```\n```rust a/b.rs\none\nthree\n```\n```rust a/c.rs\none\n```\n\
+                    ```bash test\nfour\n```\n```\nfive\n```\n";
+        let code = Source::new("a/b.rs", "zero\n    one\n    two\nthree\n");
+        let file = |path: &str| (path == "a/b.rs").then_some(&code);
+        let complaints = changed_excerpts(&Source::new("docs/a.md", text), file);
+        let expected =
+            ["docs/a.md:5: a/b.rs has no such lines", "docs/a.md:9: a/c.rs has no such lines"];
         assert_eq!(complaints, expected);
     }
 }
