@@ -223,4 +223,29 @@ mod tests {
             .join("\n\n")
         );
     }
+
+    /// Models of one width are one row. Shown when it differs, to be pasted.
+    #[test]
+    fn the_table_of_the_tuning_page_is_computed() {
+        let page = include_str!("../../docs/tuning.md");
+        let resolutions = ["640x640", "1024x1024", "1920x1080", "3840x2160"];
+        let mut rows: Vec<((u64, u64), Vec<&str>)> = Vec::new();
+        for (name, width, pixels) in MODELS {
+            match rows.iter_mut().find(|(kind, _)| *kind == (width, pixels)) {
+                Some((_, names)) => names.push(name),
+                None => rows.push(((width, pixels), vec![name])),
+            }
+        }
+        let lines = rows.iter().map(|((width, pixels), names)| {
+            let cells = resolutions.map(|resolution| {
+                let arguments = ["--model", names[0], "--resolution", resolution, "--rate", "20"];
+                let pool = compute(*width, *pixels, &plan(&arguments)).unwrap();
+                let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+                format!("{:.1} / {}", mib(pool.item_bytes), mib(pool.pool_bytes))
+            });
+            format!("| {} | {} |\n", names.join(", "), cells.join(" | "))
+        });
+        let table: String = lines.collect();
+        assert!(page.contains(&table), "docs/tuning.md has another table:\n{table}");
+    }
 }
