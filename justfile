@@ -47,6 +47,10 @@ real *ARGS:
 plugin *ARGS:
     ci/plugin "$@"
 
+# Run the commands of docs/quick-start.md as they are written, in a fresh clone (--list; --vllm for those that need it)
+quickstart *ARGS:
+    ci/quickstart "$@"
+
 # Run encoder and decoder of real vLLM over the real store, with everything that kills an engine (5 GB; ARGS: sections)
 e2e *ARGS:
     ci/e2e "$@"
