@@ -4,11 +4,14 @@ import contextlib
 import importlib.machinery
 import importlib.util
 import io
+import json
+import os
 import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 SCRIPT = Path(__file__).resolve().parent.parent / "quickstart"
 loader = importlib.machinery.SourceFileLoader("quickstart", str(SCRIPT))
@@ -30,6 +33,32 @@ def run(text, kind="test", limit=30):
     with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         code = quickstart.run(quickstart.chosen(text, kind), Path(directory), limit)
     return code, said.getvalue()
+
+
+# Stands in for python, pip and curl: what vLLM and its proxy would do with their arguments.
+STAND_IN = f"""#!{sys.executable}
+import json, os, sys, time
+name, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
+if "-m" in arguments or name == "pip":
+    with open(os.environ["RECORD"], "a") as record:
+        record.write(json.dumps([name, *arguments]) + "\\n")
+if "-m" in arguments:
+    time.sleep(600)
+elif "-c" in arguments:
+    compile(arguments[-1], "IMAGE", "exec")
+    print("aW1hZ2U=")
+elif "-d" in arguments:
+    (part, text) = json.loads(arguments[arguments.index("-d") + 1])["messages"][0]["content"]
+    assert part["image_url"]["url"] == "data:image/png;base64,aW1hZ2U=", part
+elif arguments[-1].endswith("/health"):
+    # They are healthy when they have begun.
+    deadline = time.monotonic() + 100
+    while open(os.environ["RECORD"]).read().count('"-m"') < 3:
+        assert time.monotonic() < deadline, "not begun"
+        time.sleep(0.05)
+elif arguments[-1].endswith("/metrics"):
+    print('vllm:springtide_events_total{{engine="0",event="hits"}} 1.0')
+"""
 
 
 class ReadingTest(unittest.TestCase):
@@ -87,6 +116,28 @@ class RunningTest(unittest.TestCase):
         code, said = run(page(("bash test", "echo begun\nsleep 60")), limit=1)
         self.assertEqual(code, 1)
         self.assertIn("the commands of this block did not end within 1 s", said)
+
+    def test_what_needs_vllm_says_what_it_should(self):
+        with tempfile.TemporaryDirectory() as directory:
+            record = Path(directory, "record")
+            for name in ("python", "pip", "curl"):
+                Path(directory, name).write_text(STAND_IN)
+                Path(directory, name).chmod(0o755)
+            path = f"{directory}:{os.environ['PATH']}"
+            variables = {"PATH": path, "RECORD": str(record), "MODEL": "a/model", "FLAGS": '--limits {"image":4}'}
+            with mock.patch.dict(os.environ, variables):
+                code, said = run((quickstart.ROOT / quickstart.PAGE).read_text(), "vllm", 120)
+            self.assertEqual(code, 0, said)
+            self.assertIn('event="hits"', said)
+            started = [json.loads(line) for line in record.read_text().splitlines()]
+        instances = [call for call in started if "vllm.entrypoints.openai.api_server" in call]
+        transfers = [json.loads(call[call.index("--ec-transfer-config") + 1]) for call in instances]
+        self.assertEqual(sorted(transfer["ec_role"] for transfer in transfers), ["ec_consumer", "ec_producer"])
+        self.assertEqual(*(transfer["ec_connector_extra_config"] for transfer in transfers))
+        for call in instances:
+            self.assertIn("a/model", call)
+            self.assertIn('{"image":4}', call)
+        self.assertEqual(sum("springtide.proxy" in call for call in started), 1)
 
 
 if __name__ == "__main__":
