@@ -153,10 +153,12 @@ fn nothing_is_left_unfinished() {
 }
 
 #[test]
-fn recipes_are_documented() {
+fn recipes_are_documented_and_there() {
     let repository = Repository::read();
     let justfile = repository.get("justfile").expect("the recipes are in the justfile");
     report(text::undocumented_recipes(justfile));
+    let documents = repository.all().filter(|source| source.path.ends_with(".md"));
+    report(documents.flat_map(|source| text::unknown_recipes(source, justfile)));
 }
 
 #[test]

@@ -45,6 +45,22 @@ fn recipe(line: &str) -> Option<&str> {
     (is_name && !is_assignment && line.starts_with(name)).then_some(name)
 }
 
+/// Complains about recipes that a document tells to run and that the justfile does not have.
+pub(crate) fn unknown_recipes(source: &Source, justfile: &Source) -> Vec<String> {
+    let known: Vec<&str> = justfile.text.lines().filter_map(recipe).collect();
+    let mut complaints = Vec::new();
+    for (number, line) in numbered(source) {
+        for rest in line.split("./ci/just ").skip(1) {
+            let end = rest.find(|c: char| !c.is_alphanumeric() && !"_-".contains(c));
+            let name = &rest[..end.unwrap_or(rest.len())];
+            if !name.is_empty() && !name.starts_with('-') && !known.contains(&name) {
+                complaints.push(format!("{}:{number}: no recipe {name}", source.path));
+            }
+        }
+    }
+    complaints
+}
+
 /// Complains about words that speak of one machine.
 pub(crate) fn machine_paths(source: &Source) -> Vec<String> {
     let lines = numbered(source);
@@ -187,6 +203,14 @@ mod tests {
                     echo a:b\n\n# Good too\n[no-cd]\n@quiet:\n    true\n\n_private:\n    true\n\nbad ARG=\"1\":\n";
         let complaints = undocumented_recipes(&Source::new("justfile", text));
         assert_eq!(complaints, ["justfile:18: recipe bad has no comment"]);
+    }
+
+    #[test]
+    fn a_recipe_that_is_not_there_is_found() {
+        let justfile = Source::new("justfile", "good *ARGS:\n    echo\n@also-good:\n");
+        let text = "./ci/just good x and `./ci/just also-good`\n./ci/just --list\n./ci/just   # all\n./ci/just bad\n";
+        let complaints = unknown_recipes(&Source::new("docs/a.md", text), &justfile);
+        assert_eq!(complaints, ["docs/a.md:4: no recipe bad"]);
     }
 
     #[test]
