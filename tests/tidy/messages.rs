@@ -8,8 +8,15 @@ use std::collections::BTreeSet;
 use crate::repository::Source;
 
 /// Begins what an error or a log line says.
-const RUST_MARKS: [&str; 3] = ["#[error(", "tracing::warn!(", "tracing::error!("];
-const PYTHON_MARKS: [&str; 2] = ["logger.warning(", "logger.error("];
+const RUST_MARKS: [&str; 6] = [
+    "#[error(",
+    "tracing::warn!(",
+    "tracing::error!(",
+    "Failure::failed(",
+    "Failure::usage(",
+    "PyValueError::new_err(",
+];
+const PYTHON_MARKS: [&str; 3] = ["logger.warning(", "logger.error(", "raise ValueError("];
 
 /// Shorter pieces between two placeholders say nothing of where they come from.
 const PIECE_MIN: usize = 4;
