@@ -17,7 +17,7 @@ use fake_store::{
     transport::LocalTransport,
 };
 use springtide::{
-    connector::{HEADER_BYTES, Header, PayloadChecksum, object_bytes},
+    connector::{HEADER_BYTES, Header, PayloadChecksum, Proof, object_bytes},
     env::{
         Clock, DType, ErrorCode, Fence, GetItem, Key, Outcome, PutItem, Shape, Store, StoreError,
         TensorSpec,
@@ -81,7 +81,7 @@ fn tensor(key: &str, expected: &TensorSpec, object: &[u8]) -> Vec<u8> {
     header.check(&Key::new(key), expected).unwrap();
     let mut checksum = PayloadChecksum::default();
     checksum.update(payload);
-    assert_eq!(header.payload_checksum, Some(checksum.finish()));
+    assert_eq!(header.proof, Proof::Checksum(checksum.finish()));
     payload.to_vec()
 }
 

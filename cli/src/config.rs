@@ -17,6 +17,10 @@ pub(crate) fn execute(command: &ConfigCommand) -> Result<String, Failure> {
             for warning in settings.warnings() {
                 eprintln!("springtide: warning: {warning}");
             }
+            // It may be there where the instances run.
+            if let Err(error) = settings.secret() {
+                eprintln!("springtide: warning: secret_file: {error}");
+            }
             let text = match json {
                 true => serde_json::to_string_pretty(&settings).map_err(Failure::failed),
                 false => toml::to_string_pretty(&settings).map_err(Failure::failed),

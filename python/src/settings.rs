@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use springtide::{
     backend::{DiskConfig, MooncakeConfig, MooncakeStore},
-    connector::{Config, LoadConfig, NamespaceParts, Role, SaveConfig},
+    connector::{Config, LoadConfig, NamespaceParts, Role, SaveConfig, Secret, SecretError},
     env::{DType, StoreLimits},
     pool::{Backing, PoolConfig},
 };
@@ -73,6 +73,9 @@ pub struct Settings {
     /// Whether items carry a checksum that readers check.
     #[serde(default = "default_payload_checksum")]
     pub payload_checksum: bool,
+    /// File with the secret that the instances share.
+    #[serde(default)]
+    pub secret_file: Option<PathBuf>,
     /// Replaces parts of what the engine says of its model.
     #[serde(default)]
     pub namespace: Overrides,
@@ -124,6 +127,12 @@ impl StoreSettings {
     }
 }
 
+impl Settings {
+    fn secret(&self) -> Result<Option<Secret>, SecretError> {
+        self.secret_file.as_deref().map(Secret::read).transpose()
+    }
+}
+
 impl Instance {
     /// Reads the JSON text that Python made.
     ///
@@ -161,6 +170,7 @@ impl Instance {
             adapter: text(&user.adapter, &model.adapter),
             // Every rank holds the whole tensor.
             layout: String::new(),
+            secret: self.settings.secret().map_err(|error| format!("secret_file: {error}"))?,
             dtype,
             width,
         })

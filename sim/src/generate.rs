@@ -235,6 +235,7 @@ impl Draw<'_> {
             FaultKind::Plant => Fault::Plant {
                 item: self.item(),
                 bytes: *self.stream.pick(&[1, 64, 65_600, 163_264]),
+                forged: false,
             },
             FaultKind::HogPool => {
                 let (host, permille) = (self.instance(), self.stream.between(300, 1_000));

@@ -43,7 +43,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use std::env;
+use std::{env, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ pub use self::{
 };
 use crate::{
     backend::{DiskConfig, MooncakeConfig},
-    connector::{Config, LoadConfig, SaveConfig},
+    connector::{Config, LoadConfig, SaveConfig, Secret, SecretError},
     pool::{Backing, PoolConfig},
     size,
 };
@@ -79,6 +79,9 @@ pub struct Settings {
     pub wait_for_save_ms: u64,
     /// Whether items carry a checksum that readers check.
     pub payload_checksum: bool,
+    /// File with a secret that the instances share. Items are sealed with it, and one that was not written by a
+    /// holder of the secret is a miss. Others than its owner and group must not be able to read the file.
+    pub secret_file: Option<PathBuf>,
     /// Replaces parts of what the engine says of its model.
     pub namespace: NamespaceSettings,
 }
@@ -123,6 +126,7 @@ impl Default for Settings {
             loads: connector.loads,
             wait_for_save_ms: 2000,
             payload_checksum: connector.payload_checksum,
+            secret_file: None,
             namespace: NamespaceSettings::default(),
         }
     }
@@ -150,6 +154,15 @@ impl Settings {
             .map_err(|error| error::typed(&error, &tree, &origins))?;
         settings.check().map_err(|mistake| mistake.of(&tree, &origins))?;
         Ok(settings)
+    }
+
+    /// Reads the secret, if there is one. It belongs into the namespace
+    /// ([`NamespaceParts::secret`](crate::connector::NamespaceParts)).
+    ///
+    /// # Errors
+    /// As [`Secret::read`].
+    pub fn secret(&self) -> Result<Option<Secret>, SecretError> {
+        self.secret_file.as_deref().map(Secret::read).transpose()
     }
 
     /// The connector's configuration as far as the user says it, with memory from `backing`. Role, ranks and

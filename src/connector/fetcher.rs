@@ -255,12 +255,8 @@ impl<E: Env> Fetcher<E> {
         if header.spec.bytes() + HEADER_BYTES != bytes {
             return Err(Rejection::Length);
         }
-        match header.payload_checksum.filter(|_| self.config.payload_checksum) {
-            Some(expected) if payload::checksum(|| lease.segments()).await != expected => {
-                Err(Rejection::Checksum)
-            }
-            _ => Ok(()),
-        }
+        let Config { namespace, payload_checksum, .. } = &self.config;
+        payload::prove(&header, lease, namespace.secret.as_ref(), *payload_checksum).await
     }
 
     async fn remove(&self, key: Key, rejection: Rejection) {

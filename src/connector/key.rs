@@ -7,6 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::seal::Secret;
 use crate::env::{DType, Key, Shape, ShapeError, TensorSpec};
 
 /// Version of the key and object format, the first part of every key.
@@ -42,6 +43,9 @@ pub struct NamespaceParts {
     pub dtype: DType,
     /// Elements in one cached row (hidden size, times 1 + DeepStack levels where the model has them).
     pub width: u64,
+    /// What seals the items. Comes from a file of its own and is never written down.
+    #[serde(skip)]
+    pub secret: Option<Secret>,
 }
 
 impl Default for NamespaceParts {
@@ -56,6 +60,7 @@ impl Default for NamespaceParts {
             layout: String::new(),
             dtype: DType::Bf16,
             width: 1,
+            secret: None,
         }
     }
 }
@@ -71,8 +76,8 @@ pub struct Namespace {
 impl Namespace {
     /// The namespace of these parts.
     pub fn new(parts: &NamespaceParts) -> Self {
-        let NamespaceParts { model, revision, processor, encoder, adapter, layout, dtype, width } =
-            parts;
+        let NamespaceParts { model, revision, processor, encoder, adapter, layout, .. } = parts;
+        let NamespaceParts { dtype, width, secret, .. } = parts;
         let mut hasher = blake3::Hasher::new();
         for text in [FORMAT, model, revision, processor, encoder, adapter, layout, dtype.name()] {
             // Length first: ("ab", "c") and ("a", "bc") are different namespaces.
@@ -80,6 +85,9 @@ impl Namespace {
             hasher.update(text.as_bytes());
         }
         hasher.update(&width.to_le_bytes());
+        if let Some(secret) = secret {
+            hasher.update(secret.id());
+        }
         let digest = hasher.finalize().to_hex();
         Self { prefix: format!("{FORMAT}/{}", &digest[..32]), dtype: *dtype, width: *width }
     }
@@ -117,6 +125,10 @@ mod tests {
 
     use super::*;
 
+    fn secret(bytes: &[u8]) -> Secret {
+        Secret::new(bytes).unwrap()
+    }
+
     fn parts() -> NamespaceParts {
         NamespaceParts { model: "m".into(), width: 2048, ..NamespaceParts::default() }
     }
@@ -134,6 +146,8 @@ mod tests {
             NamespaceParts { layout: "r".into(), ..base.clone() },
             NamespaceParts { dtype: DType::F16, ..base.clone() },
             NamespaceParts { width: 8192, ..base.clone() },
+            NamespaceParts { secret: Some(secret(b"one secret of these")), ..base.clone() },
+            NamespaceParts { secret: Some(secret(b"another one of these")), ..base.clone() },
         ];
         let keys: BTreeSet<Key> = variants.iter().map(|p| Namespace::new(p).key("x")).collect();
         assert_eq!(keys.len(), variants.len());

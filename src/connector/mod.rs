@@ -10,7 +10,7 @@
 //! take events and the time; [`uploader`] and [`fetcher`] turn what they decide into store calls.
 //!
 //! ```text
-//!   save: tensor ─▶ lease ─▶ copy after event ─▶ header + checksum ─▶ put ─▶ exists? ─▶ stored ─▶ resident
+//!   save: tensor ─▶ lease ─▶ copy after event ─▶ header + proof ─▶ put ─▶ exists? ─▶ stored ─▶ resident
 //!   load: key ─▶ resident? ─▶ lease ─▶ get ─▶ validate ─▶ resident, pinned ─▶ copy ─▶ acknowledged ─▶ unpinned
 //! ```
 
@@ -27,6 +27,7 @@ mod requests;
 mod residents;
 mod saves;
 mod scheduler;
+mod seal;
 mod uploader;
 mod worker;
 
@@ -35,9 +36,10 @@ pub use self::{
     key::{FORMAT, IDENTIFIER_MAX, Namespace, NamespaceParts},
     loads::{LoadCounters, MissReason},
     memory::{CloseReport, StartError},
-    object::{HEADER_BYTES, Header, PayloadChecksum, Rejection, object_bytes},
+    object::{HEADER_BYTES, Header, PayloadChecksum, Proof, Rejection, object_bytes},
     requests::{Availability, ItemDecision, ItemRequest, LoadOrder, OrderId, StepPlan},
     saves::{DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, Ticket},
     scheduler::{Scheduler, SchedulerGauges},
+    seal::{SEAL_BYTES, SECRET_BYTES_MAX, SECRET_BYTES_MIN, Secret, SecretError},
     worker::{DeliverError, Delivery, LoadTarget, StepWork, Worker},
 };

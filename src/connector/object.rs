@@ -2,14 +2,14 @@
 //!
 //! Header and payload live and die together, so a reader never pairs one with another's. The store may
 //! return success with foreign bytes, so a header names its key and carries a checksum of itself and of the
-//! payload. Everything in an object is untrusted until [`Header::check`] and the payload's checksum have
-//! passed.
+//! payload, or, where instances share a [secret](super::Secret), a seal over both in the place of the two.
+//! Everything in an object is untrusted until [`Header::check`] and its [`Proof`] have passed.
 //!
 //! ```text
 //!  0        4   5   6   7   8                    24        32            48         56        64
 //!  | magic  | v | d | r | f | shape (4 x u32)    | payload | key digest  | payload  | header  |
 //!  | "sEC1" |   |   |   |   |                    | length  | (128 bits)  | checksum | checksum|
-//!             version, dtype, rank, flags; all little endian
+//!             version, dtype, rank, flags; all little endian             | seal (128 bits)     |
 //! ```
 
 use std::hash::Hasher;
@@ -17,6 +17,7 @@ use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::seal::SEAL_BYTES;
 use crate::env::{DType, Key, MAX_RANK, Shape, TensorSpec};
 
 /// Length of the header in bytes.
@@ -25,6 +26,10 @@ pub const HEADER_BYTES: u64 = 64;
 const MAGIC: [u8; 4] = *b"sEC1";
 const VERSION: u8 = 1;
 const FLAG_PAYLOAD_CHECKSUM: u8 = 1;
+const FLAG_SEAL: u8 = 2;
+
+/// The part of a header that a seal covers; the rest is the seal.
+pub(super) const SEALED_BYTES: usize = HEADER_BYTES as usize - SEAL_BYTES;
 
 /// Length of the whole object that carries this tensor, in bytes.
 pub fn object_bytes(spec: &TensorSpec) -> u64 {
@@ -38,8 +43,25 @@ pub struct Header {
     pub spec: TensorSpec,
     /// Digest of the key it was stored under.
     pub key_digest: [u8; 16],
-    /// xxh3 of the payload, unless the writer had checksums off.
-    pub payload_checksum: Option<u64>,
+    /// What shows that the payload is the one that was written.
+    pub proof: Proof,
+}
+
+/// What an object carries to show that its payload is the one that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Nothing: the writer had checksums off.
+    None,
+    /// xxh3 of the payload: shows damage.
+    Checksum(u64),
+    /// Keyed digest of header and payload: shows that a holder of the secret wrote them.
+    Seal([u8; SEAL_BYTES]),
+}
+
+impl From<Option<u64>> for Proof {
+    fn from(checksum: Option<u64>) -> Self {
+        checksum.map_or(Self::None, Self::Checksum)
+    }
 }
 
 /// Why an object is not the one that was asked for. Each is a counted miss.
@@ -69,11 +91,14 @@ pub enum Rejection {
     /// The payload's checksum differs.
     #[error("payload checksum differs")]
     Checksum,
+    /// Not written by a holder of the reader's secret, or sealed where the reader has none.
+    #[error("seal is missing or differs")]
+    Seal,
 }
 
 impl Rejection {
     /// Every reason.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Magic,
         Self::Version,
         Self::Header,
@@ -82,6 +107,7 @@ impl Rejection {
         Self::Shape,
         Self::Length,
         Self::Checksum,
+        Self::Seal,
     ];
 
     /// Name in metrics.
@@ -95,14 +121,15 @@ impl Rejection {
             Self::Shape => "shape",
             Self::Length => "length",
             Self::Checksum => "checksum",
+            Self::Seal => "seal",
         }
     }
 }
 
 impl Header {
     /// The header of a tensor under a key.
-    pub fn new(key: &Key, spec: TensorSpec, payload_checksum: Option<u64>) -> Self {
-        Self { spec, key_digest: key_digest(key), payload_checksum }
+    pub fn new(key: &Key, spec: TensorSpec, proof: impl Into<Proof>) -> Self {
+        Self { spec, key_digest: key_digest(key), proof: proof.into() }
     }
 
     /// The header's bytes.
@@ -113,20 +140,32 @@ impl Header {
         bytes[4] = VERSION;
         bytes[5] = self.spec.dtype as u8;
         bytes[6] = dims.len() as u8;
-        bytes[7] = if self.payload_checksum.is_some() { FLAG_PAYLOAD_CHECKSUM } else { 0 };
+        bytes[7] = match self.proof {
+            Proof::None => 0,
+            Proof::Checksum(_) => FLAG_PAYLOAD_CHECKSUM,
+            Proof::Seal(_) => FLAG_SEAL,
+        };
         for (slot, dim) in bytes[8..24].chunks_exact_mut(4).zip(dims) {
             // Shape refuses dimensions above u32::MAX.
             slot.copy_from_slice(&(*dim as u32).to_le_bytes());
         }
         bytes[24..32].copy_from_slice(&self.spec.bytes().to_le_bytes());
         bytes[32..48].copy_from_slice(&self.key_digest);
-        bytes[48..56].copy_from_slice(&self.payload_checksum.unwrap_or(0).to_le_bytes());
+        match self.proof {
+            Proof::None => {}
+            Proof::Checksum(checksum) => bytes[48..56].copy_from_slice(&checksum.to_le_bytes()),
+            Proof::Seal(seal) => {
+                bytes[SEALED_BYTES..].copy_from_slice(&seal);
+                return bytes;
+            }
+        }
         let checksum = xxh3_64(&bytes[..56]);
         bytes[56..].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
 
-    /// Reads a header. Nothing in it is trusted before its own checksum has passed.
+    /// Reads a header. Nothing in it is trusted before its own checksum has passed; of a sealed one, before
+    /// the seal has, which takes the payload.
     ///
     /// # Errors
     /// The [`Rejection`] that applies first.
@@ -137,13 +176,24 @@ impl Header {
         if bytes[4] != VERSION {
             return Err(Rejection::Version);
         }
-        if u64_at(bytes, 56) != xxh3_64(&bytes[..56]) {
+        let proof = match bytes[7] {
+            0 => Proof::None,
+            FLAG_PAYLOAD_CHECKSUM => Proof::Checksum(u64_at(bytes, 48)),
+            FLAG_SEAL => {
+                let mut seal = [0; SEAL_BYTES];
+                seal.copy_from_slice(&bytes[SEALED_BYTES..]);
+                Proof::Seal(seal)
+            }
+            _ => return Err(Rejection::Header),
+        };
+        let sealed = matches!(proof, Proof::Seal(_));
+        if !sealed && u64_at(bytes, 56) != xxh3_64(&bytes[..56]) {
             return Err(Rejection::Header);
         }
         let dtype = DType::from_wire(bytes[5]).ok_or(Rejection::Header)?;
         let rank = usize::from(bytes[6]).min(MAX_RANK + 1);
         let dims: Vec<u64> = bytes[8..24].chunks_exact(4).take(rank).map(u32_le).collect();
-        if dims.len() != usize::from(bytes[6]) || bytes[7] & !FLAG_PAYLOAD_CHECKSUM != 0 {
+        if dims.len() != usize::from(bytes[6]) {
             return Err(Rejection::Header);
         }
         let spec = Shape::new(&dims)
@@ -154,8 +204,7 @@ impl Header {
         }
         let mut key_digest = [0; 16];
         key_digest.copy_from_slice(&bytes[32..48]);
-        let payload_checksum = (bytes[7] & FLAG_PAYLOAD_CHECKSUM != 0).then(|| u64_at(bytes, 48));
-        let header = Self { spec, key_digest, payload_checksum };
+        let header = Self { spec, key_digest, proof };
         // One header has one form: what is unused is zero.
         if header.encode() == *bytes { Ok(header) } else { Err(Rejection::Header) }
     }
@@ -232,8 +281,10 @@ mod tests {
             for rank in 1..=MAX_RANK {
                 let shape = Shape::new(&[7, 3, 5, 2][..rank]).unwrap();
                 let spec = TensorSpec::new(dtype, shape).unwrap();
-                for checksum in [None, Some(0), Some(u64::MAX)] {
-                    let header = Header::new(&key, spec, checksum);
+                let checksums = [0, u64::MAX].map(Proof::Checksum);
+                let seals = [0, 0xFF].map(|byte| Proof::Seal([byte; SEAL_BYTES]));
+                for proof in [Proof::None].into_iter().chain(checksums).chain(seals) {
+                    let header = Header::new(&key, spec, proof);
                     assert_eq!(Header::decode(&header.encode()), Ok(header));
                     assert_eq!(header.check(&key, &spec), Ok(()));
                 }
@@ -265,7 +316,7 @@ mod tests {
 
     #[test]
     fn another_keys_header_is_refused() {
-        let header = Header::new(&Key::new("a"), spec(&[4, 8]), None);
+        let header = Header::new(&Key::new("a"), spec(&[4, 8]), Proof::None);
         assert_eq!(header.check(&Key::new("b"), &spec(&[4, 8])), Err(Rejection::Key));
         assert_eq!(header.check(&Key::new("a"), &spec(&[8, 4])), Err(Rejection::Shape));
     }

@@ -6,7 +6,7 @@
 use loom::thread;
 use springtide::{
     connector::{
-        Availability, Config, Header, ItemRequest, LoadOrder, LoadTarget, Namespace, Role,
+        Availability, Config, Header, ItemRequest, LoadOrder, LoadTarget, Namespace, Proof, Role,
         Scheduler, Worker,
     },
     env::{Key, Time},
@@ -71,7 +71,7 @@ impl Consumer {
 }
 
 fn object(namespace: &Namespace, key: &Key, fill: u8) -> Vec<u8> {
-    let header = Header::new(key, namespace.spec(1).unwrap(), None);
+    let header = Header::new(key, namespace.spec(1).unwrap(), Proof::None);
     [header.encode().as_slice(), &tensor(fill).to_vec()].concat()
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use shuttle::thread;
 use springtide::{
     connector::{
-        Availability, Config, Header, ItemRequest, LoadTarget, Namespace, Role, Scheduler, Worker,
+        Availability, Config, Header, ItemRequest, LoadTarget, Namespace, Proof, Role, Scheduler,
+        Worker,
     },
     env::Clock,
 };
@@ -29,7 +30,7 @@ fn store(namespace: &Namespace) -> ModelStore {
     let store = ModelStore::empty();
     for identifier in &ITEMS[..3] {
         let key = namespace.key(identifier);
-        let header = Header::new(&key, namespace.spec(1).unwrap(), None).encode();
+        let header = Header::new(&key, namespace.spec(1).unwrap(), Proof::None).encode();
         store.insert(key, [header.as_slice(), &tensor(fill(identifier)).to_vec()].concat());
     }
     store

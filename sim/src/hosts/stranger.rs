@@ -9,6 +9,7 @@ use std::{
 };
 
 use springtide::{
+    connector::{HEADER_BYTES, Header, PayloadChecksum},
     env::{Clock, Key, PutItem, Store, Time},
     pool::{Contiguity, Pool, PoolConfig},
 };
@@ -35,6 +36,8 @@ pub enum Errand {
         key: Key,
         /// Of this length.
         bytes: u64,
+        /// With the header of an item of this length.
+        forged: bool,
     },
 }
 
@@ -74,7 +77,10 @@ pub async fn run(host: Host) {
                     fill(&host, &client, number, bytes, objects, until).await;
                 }
                 // Over an object that exists a put does nothing: the store says so itself.
-                Errand::Plant { key, bytes } => put(&client, key, bytes).await,
+                Errand::Plant { key, bytes, forged: false } => put(&client, key, bytes).await,
+                Errand::Plant { key, bytes, forged: true } => {
+                    put_object(&client, key.clone(), forged(&host, &key, bytes)).await;
+                }
             }
         }));
     }
@@ -105,11 +111,27 @@ async fn fill(
     }
 }
 
-/// Puts one object of meaningless bytes. Whatever goes wrong is the stranger's loss.
+/// An item's object as anybody can make it who knows its key and shape, of meaningless bytes.
+fn forged(host: &Host, key: &Key, bytes: u64) -> Vec<u8> {
+    let engine = &host.world.plan.engine;
+    let payload = vec![0x5A; bytes.saturating_sub(HEADER_BYTES) as usize];
+    let spec = host.world.spec(payload.len() as u64 / (engine.width * engine.dtype.size()));
+    let mut checksum = PayloadChecksum::default();
+    checksum.update(&payload);
+    [Header::new(key, spec, Some(checksum.finish())).encode().as_slice(), &payload].concat()
+}
+
+/// Puts one object of meaningless bytes.
 async fn put(client: &StoreClient, key: Key, bytes: u64) {
+    put_object(client, key, vec![0x5A; bytes as usize]).await;
+}
+
+/// Puts one object. Whatever goes wrong is the stranger's loss.
+async fn put_object(client: &StoreClient, key: Key, object: Vec<u8>) {
+    let bytes = object.len() as u64;
     let config = PoolConfig { unit_payload: 64, ..PoolConfig::with_bytes(bytes * 4 + 4096) };
     let pool = Pool::new(&config).expect("a pool for one object");
     let mut lease = pool.allocate(bytes, Contiguity::Required).expect("it has room for its object");
-    lease.write_at(0, &vec![0x5A; bytes as usize]);
+    lease.write_at(0, &object);
     drop(client.put(vec![PutItem { key, source: lease.into_transfer() }]).await);
 }

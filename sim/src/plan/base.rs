@@ -45,6 +45,7 @@ impl Plan {
                 quarantine_permille: 250,
                 payload_checksum: true,
                 prefill_saves: false,
+                secret: false,
             },
             store: Store {
                 segment_bytes: 16 * MIB,

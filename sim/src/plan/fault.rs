@@ -277,6 +277,9 @@ pub enum Fault {
         item: String,
         /// Length of the object.
         bytes: u64,
+        /// With the header and the checksum that such an item has, so that only a seal tells them apart.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        forged: bool,
     },
     /// The engine hands an item to its connector twice at once.
     DoubleSave {

@@ -116,6 +116,9 @@ pub struct Connector {
     pub payload_checksum: bool,
     /// Whether prefill instances save what they encode themselves.
     pub prefill_saves: bool,
+    /// Whether the instances share a secret and seal their items with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub secret: bool,
 }
 
 /// Configuration of the fake store.

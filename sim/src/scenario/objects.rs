@@ -158,7 +158,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         rows: &["F049"],
         text: "meaningless bytes under an item's key are a miss, and are replaced by the item",
         make: |plan| {
-            plan.fault(300, Fault::Plant { item: "a".into(), bytes: ROWS * 64 + 64 })
+            plan.fault(300, Fault::Plant { item: "a".into(), bytes: ROWS * 64 + 64, forged: false })
                 .ask(500, &["a"])
                 .with(|plan| plan.topology.prefills = 2)
                 .ask_at(900, &["a"], 0, 1)
@@ -169,6 +169,23 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             let first = look.misses("a").first().copied().unwrap_or_default();
             ensure!(first.starts_with("rejected"), "misses of a: {first}");
             ensure!(look.hits("a") >= 1, "the item never replaced the stranger's bytes");
+            look.all_answered()
+        },
+    },
+    Scenario {
+        name: "f049_a_forged_object_has_no_seal",
+        rows: &["F049"],
+        text: "where instances share a secret, a stranger's well-formed object is a miss, and is replaced by the item",
+        make: |plan| {
+            plan.fault(300, Fault::Plant { item: "a".into(), bytes: ROWS * 64 + 64, forged: true })
+                .ask(500, &["a"])
+                .with(|plan| (plan.topology.prefills, plan.connector.secret) = (2, true))
+                .ask_at(900, &["a"], 0, 1)
+        },
+        expect: |outcome| {
+            let look = Look(outcome);
+            ensure_eq!(look.misses("a").first(), Some(&"rejected seal"), "first miss of a");
+            ensure!(look.hits("a") >= 1, "the item never replaced the forged one");
             look.all_answered()
         },
     },

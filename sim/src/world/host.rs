@@ -12,7 +12,7 @@ use fake_store::{
     master::{EventKind, RemovedBy, SegmentEnd},
 };
 use springtide::{
-    connector::{Namespace, NamespaceParts},
+    connector::{Namespace, NamespaceParts, Secret},
     env::{Clock, Env, Task, TensorSpec},
 };
 
@@ -155,6 +155,7 @@ fn parts(plan: &Plan, model: u32) -> NamespaceParts {
         model: "model".to_owned(),
         dtype: plan.engine.dtype,
         width: plan.engine.width,
+        secret: plan.connector.secret.then(secret),
         ..NamespaceParts::default()
     };
     match plan.topology.apart {
@@ -163,6 +164,11 @@ fn parts(plan: &Plan, model: u32) -> NamespaceParts {
         Apart::Adapter => NamespaceParts { adapter: name, ..common },
         Apart::Layout => NamespaceParts { layout: name, ..common },
     }
+}
+
+/// The secret of all instances.
+fn secret() -> Secret {
+    Secret::new(b"known to every instance").expect("long enough")
 }
 
 /// The cause of a loss; its first word names its kind.

@@ -132,9 +132,9 @@ impl Injector {
                 let keys = models.map(|m| self.world.key(m, item).as_str().to_owned()).collect();
                 self.at_master(now, Call::Remove { keys, force: true })
             }
-            Fault::Plant { item, bytes } => {
-                let key = self.world.key(0, item);
-                self.world.stranger.send(Errand::Plant { key, bytes: *bytes });
+            Fault::Plant { item, bytes, forged } => {
+                let (key, bytes, forged) = (self.world.key(0, item), *bytes, *forged);
+                self.world.stranger.send(Errand::Plant { key, bytes, forged });
                 Undo::Nothing
             }
             Fault::HogPool { host, permille, .. } => {

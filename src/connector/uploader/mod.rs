@@ -11,7 +11,7 @@ use super::{
     calls::{self, NoAnswer, bounded},
     config::Config,
     memory::{CloseReport, Memory, StartError},
-    object::{self, HEADER_BYTES, Header},
+    object::{self, HEADER_BYTES},
     payload,
     residents::Residents,
     saves::{DropReason, SaveCounters, SaveReport, Saves, Ticket, UploadId, WaitId},
@@ -248,11 +248,10 @@ impl<E: Env> Uploader<E> {
             self.lock().saves.copied(upload, false);
             return self.notify();
         };
-        let checksum = match self.config.payload_checksum {
-            true => Some(payload::checksum(|| lease.segments()).await),
-            false => None,
-        };
-        lease.write_at(0, &Header::new(&key, spec, checksum).encode());
+        let Config { namespace, payload_checksum, .. } = &self.config;
+        let secret = namespace.secret.as_ref();
+        let header = payload::header(&key, spec, &lease, secret, *payload_checksum).await;
+        lease.write_at(0, &header.encode());
         let mut state = self.lock();
         state.leases.insert(upload, lease);
         state.saves.copied(upload, true);
