@@ -23,7 +23,11 @@ use crate::{
     reach::Reach,
     recorder::{Keep, Violation},
     stats::Stats,
-    world::{panics, run::Outcome, run::run},
+    world::{
+        engine::EngineKind,
+        panics,
+        run::{Outcome, run},
+    },
 };
 
 /// What an outcome must look like beyond the oracles; the error says what it looks like instead.
@@ -41,6 +45,8 @@ pub struct Job {
     pub plan: Plan,
     /// What its outcome must look like, for scenarios.
     pub expect: Option<Expectation>,
+    /// What runs it.
+    pub engine: EngineKind,
 }
 
 /// How a run went.
@@ -50,6 +56,8 @@ pub struct Verdict {
     pub group: String,
     /// The seed of its plan.
     pub seed: u64,
+    /// What ran it.
+    pub engine: EngineKind,
     /// Trace hash, in hexadecimal.
     pub trace_hash: String,
     /// Events.
@@ -91,6 +99,7 @@ impl Verdict {
         Self {
             group: job.plan.name.clone(),
             seed: job.plan.seed,
+            engine: job.engine,
             trace_hash: format!("{hash:016x}"),
             events: outcome.trace.events(),
             simulated_ms: outcome.simulated.as_millis() as u64,
@@ -146,11 +155,11 @@ pub fn campaign(
 /// One run and its verdict. A failing plan runs once more with its timeline kept: it does the same again.
 fn judge(job: &Job, directory: &Path) -> Verdict {
     let keep = if job.expect.is_some() { Keep::Everything } else { Keep::Nothing };
-    let outcome = run_fresh(&job.plan, keep);
+    let outcome = run_on(job.engine, &job.plan, keep);
     let mut verdict = Verdict::new(job, &outcome);
     let violation = outcome.violation.clone().or_else(|| unexpected(job, &outcome));
     if let Some(violation) = violation {
-        let replay = run_fresh(&job.plan, Keep::Everything);
+        let replay = run_on(job.engine, &job.plan, Keep::Everything);
         let history = history(replay.trace.lines(), &violation);
         let plan_file = write_plan(&job.plan, directory);
         verdict.failure = Some(Failure { violation, history, plan_file });
@@ -158,12 +167,17 @@ fn judge(job: &Job, directory: &Path) -> Verdict {
     verdict
 }
 
-/// Runs a plan on a thread of its own, so that nothing of an earlier run is left in thread-locals.
+/// Runs a plan on the default engine, as [`run_on`] does.
 pub fn run_fresh(plan: &Plan, keep: Keep) -> Outcome {
+    run_on(EngineKind::default(), plan, keep)
+}
+
+/// Runs a plan on a thread of its own, so that nothing of an earlier run is left in thread-locals.
+pub fn run_on(engine: EngineKind, plan: &Plan, keep: Keep) -> Outcome {
     thread::scope(|scope| {
         let run = || {
-            panics::collect(plan);
-            run(plan, keep)
+            panics::collect(plan, engine);
+            run(plan, engine, keep)
         };
         let builder = thread::Builder::new().stack_size(STACK_BYTES);
         let thread = builder.spawn_scoped(scope, run).expect("a thread for the run");
@@ -195,7 +209,7 @@ fn history(lines: &[String], violation: &Violation) -> Vec<String> {
 }
 
 /// The verdict on a run that panicked so that nobody can go on: what [`panics::before_abort`] has to tell.
-pub fn aborted(plan: &Plan, message: &str, directory: &Path) -> Verdict {
+pub fn aborted(plan: &Plan, engine: EngineKind, message: &str, directory: &Path) -> Verdict {
     let violation = Violation {
         oracle: OracleId::I8,
         event: 0,
@@ -209,6 +223,7 @@ pub fn aborted(plan: &Plan, message: &str, directory: &Path) -> Verdict {
     Verdict {
         group: plan.name.clone(),
         seed: plan.seed,
+        engine,
         trace_hash: String::new(),
         events: 0,
         simulated_ms: 0,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::plan::FaultKind;
+use crate::{plan::FaultKind, world::engine::EngineKind};
 
 /// Runs the production connector and pool against a fake Mooncake Store under injected faults, in virtual
 /// time, and judges every event.
@@ -20,7 +20,10 @@ Examples:
   sim --scenario f08                    all whose names begin so
   sim --plan target/sim/random-w1-7.json --trace
                                         replays the plan of a failure
+  sim --engine fast --plans 2000 --seed 0
+                                        many plans in little time
   sim meta --plans 50                   runs 50 plans twice each and compares
+  sim engines --plans 200               runs 200 plans and all scenarios on both engines
   sim plan --seed 7                     prints the plan that seed 7 draws
   sim plan --scenario f001              prints a scenario's plan
   sim minimize target/sim/random-w1-7.json
@@ -60,6 +63,9 @@ pub struct RunArgs {
     /// Draw no faults of this kind; may be repeated
     #[arg(long, value_name = "KIND", value_parser = kind)]
     pub no_fault: Vec<FaultKind>,
+    /// What moves the world: turmoil, or the fast engine, whose time jumps from event to event
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t)]
+    pub engine: EngineKind,
     /// Start no more runs after the first violation
     #[arg(long)]
     pub fail_fast: bool,
@@ -91,7 +97,25 @@ pub enum Command {
         /// Leave the scenarios out
         #[arg(long)]
         random_only: bool,
+        /// What moves the world: turmoil, or the fast engine, whose time jumps from event to event
+        #[arg(long, value_name = "ENGINE", value_enum, default_value_t)]
+        engine: EngineKind,
         /// Comparisons side by side [default: the number of cores]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+        jobs: Option<u64>,
+    },
+    /// Run plans on both engines and compare the verdicts
+    Engines {
+        /// Number of random plans beside the scenarios
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        plans: u64,
+        /// The first seed
+        #[arg(long, value_name = "SEED", default_value_t = 0)]
+        seed: u64,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+        /// Runs side by side [default: the number of cores]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
         jobs: Option<u64>,
     },
@@ -109,6 +133,9 @@ pub enum Command {
         /// The first seed
         #[arg(long, value_name = "SEED", default_value_t = 0)]
         seed: u64,
+        /// What moves the world: turmoil, or the fast engine, whose time jumps from event to event
+        #[arg(long, value_name = "ENGINE", value_enum, default_value_t)]
+        engine: EngineKind,
         /// Write what was reached to this file, as what every campaign has to reach
         #[arg(long, value_name = "FILE")]
         write: Option<PathBuf>,

@@ -1,5 +1,6 @@
 //! What the commands do.
 
+mod engines;
 mod studies;
 
 use std::{
@@ -16,9 +17,10 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
+use self::engines::compare_engines;
 use self::studies::{coverage, explore_worlds, minimize_plan, missed};
 use crate::{
-    campaign::{Job, Verdict, aborted, campaign, run_fresh},
+    campaign::{Job, Verdict, aborted, campaign, run_on},
     cli::{Cli, Command, RunArgs},
     generate::{generate, generate_with},
     plan::{FaultKind, Plan, PlanError},
@@ -26,7 +28,7 @@ use crate::{
     report::{self, Report},
     scenario::{self, Scenario},
     trace::combine,
-    world::panics,
+    world::{engine::EngineKind, panics},
 };
 
 /// Random plans of a run without arguments.
@@ -96,16 +98,22 @@ pub fn execute(cli: Cli) -> ExitCode {
         None if cli.run.list => list(cli.run.json, out),
         None => run(&cli.run, out),
         Some(Command::Meta { plans: 0, random_only: true, .. }) => Err(UsageError::Nothing),
-        Some(Command::Meta { plans, seed, random_only, jobs }) => {
+        Some(Command::Meta { plans, seed, random_only, engine, jobs }) => {
             let scenarios = scenario::all().filter(|_| !random_only).map(job);
             // An expectation is of no interest here.
             let scenarios = scenarios.map(|job| Job { expect: None, ..job });
-            let compared = scenarios.chain(random(seed, plans)).collect();
+            let compared = scenarios.chain(random(seed, plans));
+            let compared = compared.map(|job| Job { engine, ..job }).collect();
             meta(compared, threads(jobs), out)
         }
+        Some(Command::Engines { plans, seed, json, jobs }) => {
+            let compared = scenario::all().map(job).chain(random(seed, plans)).collect();
+            compare_engines(compared, threads(jobs), json, out)
+        }
         Some(Command::Faults { json }) => faults(json, out),
-        Some(Command::Coverage { plans, seed, write, jobs }) => {
-            let jobs_all = scenario::all().map(job).chain(random(seed, plans)).collect();
+        Some(Command::Coverage { plans, seed, engine, write, jobs }) => {
+            let jobs_all = scenario::all().map(job).chain(random(seed, plans));
+            let jobs_all = jobs_all.map(|job| Job { engine, ..job }).collect();
             coverage(jobs_all, threads(jobs), write, out)
         }
         Some(Command::Explore { world, executions, json }) => {
@@ -213,6 +221,7 @@ fn jobs(args: &RunArgs) -> Result<Vec<Job>, UsageError> {
         jobs.extend(scenario::all().map(job));
         jobs.extend(drawn(0, args.plans.unwrap_or(PLANS), args));
     }
+    jobs.iter_mut().for_each(|job| job.engine = args.engine);
     Ok(jobs)
 }
 
@@ -240,9 +249,9 @@ fn replay(plan: Plan) -> Job {
                 "note: not the plan of {} in this build: only oracles judge it",
                 scenario.name
             );
-            Job { plan, expect: None }
+            Job { plan, expect: None, engine: EngineKind::default() }
         }
-        None => Job { plan, expect: None },
+        None => Job { plan, expect: None, engine: EngineKind::default() },
     }
 }
 
@@ -260,27 +269,31 @@ fn drawn(first: u64, plans: u64, args: &RunArgs) -> impl Iterator<Item = Job> {
     };
     (0..plans).map(move |n| {
         let plan = generate_with(first.wrapping_add(n), &allowed);
-        Job { plan, expect: None }
+        Job { plan, expect: None, engine: EngineKind::default() }
     })
 }
 
 fn job(scenario: &Scenario) -> Job {
-    Job { plan: scenario.plan(), expect: Some(scenario.expect) }
+    Job { plan: scenario.plan(), expect: Some(scenario.expect), engine: EngineKind::default() }
 }
 
 fn random(first: u64, plans: u64) -> impl Iterator<Item = Job> {
-    (0..plans).map(move |n| Job { plan: generate(first.wrapping_add(n)), expect: None })
+    (0..plans).map(move |n| Job {
+        plan: generate(first.wrapping_add(n)),
+        expect: None,
+        engine: EngineKind::default(),
+    })
 }
 
 /// Reports a run that takes the whole campaign with it, and ends the process.
-fn last_words(plan: &Plan, message: &str) -> Infallible {
-    let verdict = aborted(plan, message, &directory());
+fn last_words(plan: &Plan, engine: EngineKind, message: &str) -> Infallible {
+    let verdict = aborted(plan, engine, message, &directory());
     let text = verdict.failure.as_ref().map(|failure| report::failure(&verdict, failure));
     end(&[verdict], &text.unwrap_or_default())
 }
 
-fn last_words_json(plan: &Plan, message: &str) -> Infallible {
-    let verdicts = [aborted(plan, message, &directory())];
+fn last_words_json(plan: &Plan, engine: EngineKind, message: &str) -> Infallible {
+    let verdicts = [aborted(plan, engine, message, &directory())];
     end(&verdicts, &Report::new(&verdicts).to_json())
 }
 
@@ -298,7 +311,7 @@ fn go_on(_: &Verdict) -> ControlFlow<()> {
 fn trace(jobs: &[Job], out: &mut impl Write) -> Result<u8, UsageError> {
     let mut verdicts = Vec::new();
     for job in jobs {
-        let outcome = run_fresh(&job.plan, Keep::Everything);
+        let outcome = run_on(job.engine, &job.plan, Keep::Everything);
         for line in outcome.trace.lines() {
             writeln!(out, "{line}")?;
         }
@@ -329,7 +342,7 @@ fn meta(jobs: Vec<Job>, threads: usize, out: &mut impl Write) -> Result<u8, Usag
         }
         writeln!(out, "{}: {} and {}", one.label(), one.trace_hash, two.trace_hash)?;
         // Two runs more, with their lines; the difference is likely to show again.
-        let [one, two] = [0, 1].map(|_| run_fresh(&job.plan, Keep::Everything).trace);
+        let [one, two] = [0, 1].map(|_| run_on(job.engine, &job.plan, Keep::Everything).trace);
         match one.difference(&two) {
             None => writeln!(out, "  does not show again with the timeline kept")?,
             Some(difference) => {

@@ -10,7 +10,7 @@
 //! | [`plan`] | the unit of replay: configuration, traffic and faults as a file |
 //! | [`seeds`], [`workload`], [`generate`](mod@generate) | how a seed draws a plan |
 //! | [`scenario`] | plans written by hand, with what must come of them |
-//! | [`world`] | hosts, clock, network, device and store under turmoil, and the injector of faults |
+//! | [`world`] | hosts, clock, network, device and store, the engines that move them, and the injector of faults |
 //! | [`hosts`] | what runs on the hosts: the store, engine models, the client |
 //! | [`event`], [`recorder`], [`trace`] | what happens, where it is reported, how it is hashed |
 //! | [`oracle`] | what must never happen |

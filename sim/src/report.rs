@@ -13,6 +13,7 @@ use crate::{
     reach::{MARKS, Reach},
     stats::Stats,
     trace,
+    world::engine::EngineKind,
 };
 
 /// The whole of a campaign as JSON.
@@ -20,6 +21,8 @@ use crate::{
 pub struct Report<'a> {
     /// How many plans ran.
     pub plans: usize,
+    /// What ran them, if any ran.
+    pub engine: Option<EngineKind>,
     /// One entry a plan, in order.
     pub runs: &'a [Verdict],
     /// Every violation.
@@ -50,6 +53,7 @@ impl<'a> Report<'a> {
         });
         Self {
             plans: verdicts.len(),
+            engine: verdicts.first().map(|verdict| verdict.engine),
             runs: verdicts,
             violations: violations.collect(),
             reached: MARKS.iter().map(|mark| (*mark, reach.count(mark))).collect(),
@@ -136,7 +140,11 @@ pub fn failure(verdict: &Verdict, failure: &Failure) -> String {
         let _ = writeln!(text, "    {line}");
     }
     if let Some(plan) = plan_file {
-        let _ = writeln!(text, "  replay: ./ci/just sim --trace --plan {}", plan.display());
+        let engine = match verdict.engine {
+            EngineKind::Turmoil => "",
+            EngineKind::Fast => "--engine fast ",
+        };
+        let _ = writeln!(text, "  replay: ./ci/just sim {engine}--trace --plan {}", plan.display());
     }
     text
 }
@@ -246,6 +254,7 @@ mod tests {
         Verdict {
             group: group.into(),
             seed: 7,
+            engine: EngineKind::default(),
             trace_hash: "000000000000002a".into(),
             events: 17,
             simulated_ms: 1_500,

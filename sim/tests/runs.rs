@@ -8,7 +8,7 @@ use springtide_sim::{
     plan::{Fault, Plan, PlanError, Scheduled, Workload},
     recorder::Keep,
     scenario,
-    world::run::Outcome,
+    world::{engine::EngineKind, run::Outcome},
 };
 
 fn run(plan: &Plan) -> Outcome {
@@ -18,7 +18,11 @@ fn run(plan: &Plan) -> Outcome {
 #[test]
 fn every_scenario_is_as_expected() {
     let jobs: Vec<Job> = scenario::all()
-        .map(|scenario| Job { plan: scenario.plan(), expect: Some(scenario.expect) })
+        .map(|scenario| Job {
+            plan: scenario.plan(),
+            expect: Some(scenario.expect),
+            engine: EngineKind::default(),
+        })
         .collect();
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));

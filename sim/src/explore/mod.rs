@@ -26,7 +26,7 @@ pub use self::worlds::{SmallWorld, WORLDS};
 use crate::{
     oracle::{Illegal, OracleId},
     plan::{Plan, Workload},
-    world::panics,
+    world::{engine::EngineKind, panics},
 };
 
 /// What came of exploring a world.
@@ -82,7 +82,7 @@ impl Node {
 /// Explores a world, with at most `executions_max` executions.
 pub fn explore(world: SmallWorld, executions_max: u64) -> Explored {
     // Whatever panics is a finding with its path; the hook keeps quiet about it.
-    panics::collect(&Plan::base(world.name, Workload::W6));
+    panics::collect(&Plan::base(world.name, Workload::W6), EngineKind::default());
     let mut explored = Explored {
         world: world.name,
         executions: 0,

@@ -17,7 +17,6 @@ use springtide::{
 use tokio::sync::oneshot;
 
 use super::{
-    clock::SimClock,
     desk::{Ambush, Desk},
     process::Process,
 };
@@ -103,7 +102,7 @@ impl SimDevice {
 
     /// When a copy of `bytes` that may start at `start` is done.
     fn copied_at(&self, direction: Direction, start: Time, bytes: u64) -> Time {
-        let now = SimClock.now();
+        let now = self.process.clock().now();
         let slow = self.desk.hit(self.process.host(), now, |ambush| match ambush {
             Ambush::SlowCopy(which, ms) if *which == direction => Some(Duration::from_millis(*ms)),
             _ => None,
@@ -138,12 +137,13 @@ impl Device for SimDevice {
     ) -> impl Future<Output = Outcome<(), DeviceError>> + Send + 'static {
         let bytes = tensor.spec().bytes();
         let done_at = self.copied_at(Direction::Out, ready.0, bytes);
-        let fails = self.desk.hit(self.process.host(), SimClock.now(), |ambush| {
+        let fails = self.desk.hit(self.process.host(), self.process.clock().now(), |ambush| {
             matches!(ambush, Ambush::FailCopy).then_some(())
         });
         let (done, result) = oneshot::channel();
+        let clock = self.process.clock();
         self.process.spawn_hardware(Box::pin(async move {
-            SimClock.sleep_until(done_at).await;
+            clock.sleep_until(done_at).await;
             let result = match fails {
                 Some(()) => Err(failed()),
                 None => lengths(bytes, dest.len().saturating_sub(offset)),
@@ -173,8 +173,9 @@ impl Device for SimDevice {
         let bytes = tensor.spec().bytes();
         let done_at = self.copied_at(Direction::In, free.0, bytes);
         let (done, result) = oneshot::channel();
+        let clock = self.process.clock();
         self.process.spawn_hardware(Box::pin(async move {
-            SimClock.sleep_until(done_at).await;
+            clock.sleep_until(done_at).await;
             let result = lengths(bytes, source.len().saturating_sub(offset));
             if result.is_ok() {
                 let mut copied = vec![0; bytes as usize];

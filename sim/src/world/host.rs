@@ -20,7 +20,7 @@ use super::{
     clock::SimClock,
     desk::Desk,
     device::SimDevice,
-    network::{Links, SimNetwork},
+    network::{Links, SimNetwork, Wire},
     process::Process,
     store::SimStore,
 };
@@ -203,10 +203,11 @@ pub struct Host {
 }
 
 impl Host {
-    /// What `process` has at hand.
-    pub fn new(process: Process, world: Arc<World>) -> Self {
-        let network = SimNetwork::new(process.clone(), world.links.clone());
-        Self { process, clock: SimClock, network, world }
+    /// What `process` has at hand, where `wire` is its way to the others.
+    pub fn new(process: Process, world: Arc<World>, wire: Wire) -> Self {
+        let clock = process.clock();
+        let network = SimNetwork::new(process.clone(), world.links.clone(), wire);
+        Self { process, clock, network, world }
     }
 
     /// Reports an event of this host, behind what the store has done by now.

@@ -11,7 +11,12 @@ use springtide::{
     pool::{AllocError, Contiguity, Lease},
 };
 
-use super::{desk::Ambush, host::World, process::Process, sim::Processes};
+use super::{
+    desk::Ambush,
+    engine::{Engine, Processes},
+    host::World,
+    process::Process,
+};
 use crate::{
     event::Event,
     hosts::{store::client_id, stranger::Errand},
@@ -60,36 +65,41 @@ impl Injector {
         Self { world, processes, agenda, active: BTreeMap::new() }
     }
 
+    /// When something is due next, in milliseconds.
+    pub fn next(&self) -> Option<u64> {
+        self.agenda.first_key_value().map(|((at, ..), _)| *at)
+    }
+
     /// Carries out what is due.
-    pub fn advance(&mut self, sim: &mut turmoil::Sim<'_>) {
-        let now = sim.elapsed().as_millis() as u64;
+    pub fn advance(&mut self, engine: &mut dyn Engine) {
+        let now = engine.elapsed().as_millis();
         while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
             let ((_, index, _), Scheduled { fault, .. }) = entry.remove_entry();
             // Each fault stands in the agenda twice: for its beginning and for its end.
             match self.active.remove(&index) {
-                Some(undo) => self.end(sim, &fault, undo),
+                Some(undo) => self.end(engine, &fault, undo),
                 None => {
-                    let undo = self.begin(sim, &fault);
+                    let undo = self.begin(engine, &fault);
                     self.active.insert(index, undo);
                 }
             }
         }
     }
 
-    fn begin(&mut self, sim: &mut turmoil::Sim<'_>, fault: &Fault) -> Undo {
+    fn begin(&mut self, engine: &mut dyn Engine, fault: &Fault) -> Undo {
         let (kind, text) = (fault.kind(), describe(fault));
-        self.record(sim, "world", Event::FaultBegan { kind, text });
-        let now = time(sim);
+        self.record(engine, "world", Event::FaultBegan { kind, text });
+        let now = engine.elapsed();
         let until = now + Duration::from_millis(fault.for_ms());
-        if let Some(undo) = self.begin_between(sim, fault) {
+        if let Some(undo) = self.begin_between(engine, fault) {
             return undo;
         }
         match fault {
-            Fault::Crash { host, .. } => self.crash(sim, host),
+            Fault::Crash { host, .. } => self.crash(engine, host),
             Fault::Pause { host, .. } => {
                 let Some(process) = self.process(host) else { return Undo::Nothing };
                 process.pause();
-                self.record(sim, host, Event::Paused(true));
+                self.record(engine, host, Event::Paused(true));
                 Undo::Resume(process)
             }
             Fault::Panic { host, op, count, .. } => {
@@ -151,58 +161,58 @@ impl Injector {
     }
 
     /// Begins a fault between two hosts; `None` if it is of another kind.
-    fn begin_between(&mut self, sim: &mut turmoil::Sim<'_>, fault: &Fault) -> Option<Undo> {
+    fn begin_between(&mut self, engine: &mut dyn Engine, fault: &Fault) -> Option<Undo> {
         Some(match fault {
             Fault::Partition { a, b, .. } => {
-                sim.partition(a.as_str(), b.as_str());
-                self.disturb(sim, [a, b], true);
+                engine.partition(a, b);
+                self.disturb(engine, [a, b], true);
                 Undo::Repair { a: a.clone(), b: b.clone() }
             }
             Fault::PartitionOneway { from, to, .. } => {
-                sim.partition_oneway(from.as_str(), to.as_str());
-                self.disturb(sim, [from, to], true);
+                engine.partition_oneway(from, to);
+                self.disturb(engine, [from, to], true);
                 Undo::RepairOneway { from: from.clone(), to: to.clone() }
             }
             Fault::Hold { a, b, .. } => {
-                sim.hold(a.as_str(), b.as_str());
-                self.disturb(sim, [a, b], true);
+                engine.hold(a, b);
+                self.disturb(engine, [a, b], true);
                 Undo::Release { a: a.clone(), b: b.clone() }
             }
             Fault::Slow { a, b, latency_ms, .. } => {
                 let latency = Duration::from_millis(*latency_ms);
-                sim.set_link_latency(a.as_str(), b.as_str(), latency);
-                self.disturb(sim, [a, b], true);
+                engine.set_latency(a, b, latency);
+                self.disturb(engine, [a, b], true);
                 Undo::Latency { a: a.clone(), b: b.clone() }
             }
             _ => return None,
         })
     }
 
-    fn end(&mut self, sim: &mut turmoil::Sim<'_>, fault: &Fault, undo: Undo) {
+    fn end(&mut self, engine: &mut dyn Engine, fault: &Fault, undo: Undo) {
         match undo {
-            Undo::Bounce(host) => sim.bounce(host.as_str()),
+            Undo::Bounce(host) => engine.bounce(&host),
             Undo::Resume(process) => {
                 process.resume();
-                self.record(sim, process.host(), Event::Paused(false));
+                self.record(engine, process.host(), Event::Paused(false));
             }
             Undo::Repair { a, b } => {
-                sim.repair(a.as_str(), b.as_str());
+                engine.repair(&a, &b);
                 self.world.links.reset(&a, &b);
-                self.disturb(sim, [&a, &b], false);
+                self.disturb(engine, [&a, &b], false);
             }
             Undo::RepairOneway { from, to } => {
-                sim.repair_oneway(from.as_str(), to.as_str());
+                engine.repair_oneway(&from, &to);
                 self.world.links.reset(&from, &to);
-                self.disturb(sim, [&from, &to], false);
+                self.disturb(engine, [&from, &to], false);
             }
             Undo::Release { a, b } => {
-                sim.release(a.as_str(), b.as_str());
-                self.disturb(sim, [&a, &b], false);
+                engine.release(&a, &b);
+                self.disturb(engine, [&a, &b], false);
             }
             Undo::Latency { a, b } => {
                 let latency = Duration::from_millis(self.world.plan.link.latency_ms);
-                sim.set_link_latency(a.as_str(), b.as_str(), latency);
-                self.disturb(sim, [&a, &b], false);
+                engine.set_latency(&a, &b, latency);
+                self.disturb(engine, [&a, &b], false);
             }
             Undo::Lease => self.lease(self.world.plan.store.lease_ttl_ms),
             Undo::Rules(rules) => rules.into_iter().for_each(|rule| self.world.faults.remove(rule)),
@@ -210,22 +220,22 @@ impl Injector {
         }
         if fault.for_ms() > 0 {
             let (kind, text) = (fault.kind(), describe(fault));
-            self.record(sim, "world", Event::FaultEnded { kind, text });
+            self.record(engine, "world", Event::FaultEnded { kind, text });
         }
     }
 
-    /// Kills a host: dead for the injected world first, then for turmoil.
-    fn crash(&mut self, sim: &mut turmoil::Sim<'_>, host: &str) -> Undo {
+    /// Kills a host: dead for the injected world first, then for the engine.
+    fn crash(&mut self, engine: &mut dyn Engine, host: &str) -> Undo {
         let Some(process) = self.process(host).filter(|process| !process.is_dead()) else {
             return Undo::Nothing;
         };
         process.kill();
-        self.record(sim, host, Event::Killed);
+        self.record(engine, host, Event::Killed);
         let instance = self.world.instances().remove(host);
         if host == "master" {
-            self.world.master.died(time(sim));
+            self.world.master.died(engine.elapsed());
         }
-        sim.crash(host);
+        engine.crash(host);
         drop(instance);
         Undo::Bounce(host.to_owned())
     }
@@ -348,25 +358,21 @@ impl Injector {
     }
 
     /// Links to the client are what a request's way depends on.
-    fn disturb(&self, sim: &turmoil::Sim<'_>, [a, b]: [&String; 2], begins: bool) {
+    fn disturb(&self, engine: &dyn Engine, [a, b]: [&String; 2], begins: bool) {
         let other = match (a.as_str(), b.as_str()) {
             ("client", other) | (other, "client") => other,
             _ => return,
         };
-        self.record(sim, other, Event::Disturbed(begins));
+        self.record(engine, other, Event::Disturbed(begins));
     }
 
     fn process(&self, host: &str) -> Option<Process> {
-        self.processes.lock().expect("no panic while held").get(host).cloned()
+        self.processes.get(host)
     }
 
-    fn record(&self, sim: &turmoil::Sim<'_>, host: &str, event: Event) {
-        self.world.recorder.record(time(sim), host, event);
+    fn record(&self, engine: &dyn Engine, host: &str, event: Event) {
+        self.world.recorder.record(engine.elapsed(), host, event);
     }
-}
-
-fn time(sim: &turmoil::Sim<'_>) -> Time {
-    Time::from_origin(sim.elapsed())
 }
 
 fn ms(ms: u64) -> Duration {

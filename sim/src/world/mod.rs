@@ -5,7 +5,9 @@
 //! |---|---|
 //! | [`clock`], [`network`], [`device`], [`store`], [`transport`] | the injected world of a simulated process |
 //! | [`process`], [`host`] | one life of a host's software, and what it has at hand |
-//! | [`sim`] | the one place that makes a turmoil simulation |
+//! | [`engine`] | what moves a world, and the seam between whoever steps it and the two that do |
+//! | [`ticking`] | the engine on turmoil: the one place that makes a turmoil simulation |
+//! | [`fast`], [`memory`] | the engine on one runtime, and its network |
 //! | [`injector`], [`desk`] | faults by plan |
 //! | [`observer`] | the store's history, pools and counters, looked at between two steps |
 //! | [`run`](mod@run), [`panics`] | from a plan to its outcome |
@@ -14,14 +16,17 @@
 pub mod clock;
 pub mod desk;
 pub mod device;
+pub mod engine;
+pub mod fast;
 pub mod host;
 pub mod injector;
+pub mod memory;
 pub mod network;
 pub mod observer;
 pub mod panics;
 pub mod process;
 pub mod run;
-pub mod sim;
 pub mod store;
+pub mod ticking;
 pub mod transport;
 pub mod watchdog;

@@ -1,7 +1,7 @@
 //! The simulated network as an [`env::Network`](trait@springtide::env::Network).
 //!
-//! Streams are turmoil's, with two rules on top. A dead process gets errors. And turmoil's TCP does not
-//! retransmit, so a stream that lived through a partition has a hole in it and would hang for ever where real
+//! Streams are the engine's, with two rules on top. A dead process gets errors. And neither engine's TCP
+//! retransmits, so a stream that lived through a partition has a hole in it and would hang for ever where real
 //! TCP would recover or reset: [`Links::reset`] breaks the streams of a link when its partition ends.
 
 use std::{
@@ -15,7 +15,10 @@ use std::{
 use springtide::env;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::process::Process;
+use super::{
+    memory::{HostNet, MemoryListener, MemoryStream},
+    process::Process,
+};
 
 /// What is known of the links between hosts. Shared by all hosts of a world.
 #[derive(Clone, Debug, Default)]
@@ -62,20 +65,30 @@ fn pair(a: &str, b: &str) -> (String, String) {
     (low.to_owned(), high.to_owned())
 }
 
+/// A host's way to the others.
+#[derive(Clone, Debug)]
+pub enum Wire {
+    /// Turmoil's network, of the host that runs.
+    Turmoil,
+    /// The network in memory.
+    Memory(HostNet),
+}
+
 /// The network as one process sees it.
 #[derive(Clone, Debug)]
 pub struct SimNetwork {
     process: Process,
     links: Links,
+    wire: Wire,
 }
 
 impl SimNetwork {
     /// The network of `process`.
-    pub fn new(process: Process, links: Links) -> Self {
-        Self { process, links }
+    pub fn new(process: Process, links: Links, wire: Wire) -> Self {
+        Self { process, links, wire }
     }
 
-    fn stream(&self, inner: turmoil::net::TcpStream, peer: &str) -> SimStream {
+    fn stream(&self, inner: Raw, peer: &str) -> SimStream {
         let pair = pair(self.process.host(), peer);
         let resets = self.links.resets(&pair);
         let id = {
@@ -111,21 +124,38 @@ impl env::Network for SimNetwork {
         self.refuse_the_dead()?;
         let port = address.rsplit(':').next().unwrap_or_default();
         let port: u16 = port.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let inner = turmoil::net::TcpListener::bind(("0.0.0.0", port)).await?;
+        let inner = match &self.wire {
+            Wire::Turmoil => {
+                RawListener::Turmoil(turmoil::net::TcpListener::bind(("0.0.0.0", port)).await?)
+            }
+            Wire::Memory(net) => RawListener::Memory(net.bind(port)?),
+        };
         Ok(SimListener { inner, network: self.clone() })
     }
 
     async fn connect(&self, address: &str) -> io::Result<SimStream> {
         self.refuse_the_dead()?;
-        let inner = turmoil::net::TcpStream::connect(address).await?;
-        let peer = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let (peer, port) = address.rsplit_once(':').unwrap_or((address, ""));
+        let inner = match &self.wire {
+            Wire::Turmoil => Raw::Turmoil(turmoil::net::TcpStream::connect(address).await?),
+            Wire::Memory(net) => {
+                let port =
+                    port.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+                Raw::Memory(net.connect(peer, port).await?)
+            }
+        };
         Ok(self.stream(inner, peer))
     }
 }
 
+enum RawListener {
+    Turmoil(turmoil::net::TcpListener),
+    Memory(MemoryListener),
+}
+
 /// A bound port.
 pub struct SimListener {
-    inner: turmoil::net::TcpListener,
+    inner: RawListener,
     network: SimNetwork,
 }
 
@@ -133,23 +163,51 @@ impl env::Listener for SimListener {
     type Stream = SimStream;
 
     async fn accept(&mut self) -> io::Result<(SimStream, String)> {
-        let (inner, address) = self.inner.accept().await?;
-        let peer =
-            turmoil::reverse_lookup(address.ip()).unwrap_or_else(|| address.ip().to_string());
-        Ok((self.network.stream(inner, &peer), format!("{peer}:{}", address.port())))
+        let (inner, peer, port) = match &self.inner {
+            RawListener::Turmoil(listener) => {
+                let (inner, address) = listener.accept().await?;
+                let peer = turmoil::reverse_lookup(address.ip());
+                let peer = peer.unwrap_or_else(|| address.ip().to_string());
+                (Raw::Turmoil(inner), peer, address.port().into())
+            }
+            RawListener::Memory(listener) => {
+                let (inner, peer, number) = listener.accept().await;
+                (Raw::Memory(inner), peer, number)
+            }
+        };
+        Ok((self.network.stream(inner, &peer), format!("{peer}:{port}")))
     }
 
     fn local_addr(&self) -> io::Result<String> {
-        let port = self.inner.local_addr()?.port();
+        let port = match &self.inner {
+            RawListener::Turmoil(listener) => listener.local_addr()?.port(),
+            RawListener::Memory(listener) => listener.port(),
+        };
         Ok(format!("{}:{port}", self.network.process.host()))
     }
+}
+
+#[derive(Debug)]
+enum Raw {
+    Turmoil(turmoil::net::TcpStream),
+    Memory(MemoryStream),
+}
+
+/// Calls a method of the engine's stream.
+macro_rules! on_wire {
+    ($stream:ident, $method:ident($($argument:ident),*)) => {
+        match &mut $stream.inner {
+            Raw::Turmoil(inner) => Pin::new(inner).$method($($argument),*),
+            Raw::Memory(inner) => Pin::new(inner).$method($($argument),*),
+        }
+    };
 }
 
 /// A connection between two hosts.
 #[derive(Debug)]
 pub struct SimStream {
     id: u64,
-    inner: turmoil::net::TcpStream,
+    inner: Raw,
     process: Process,
     links: Links,
     pair: (String, String),
@@ -192,7 +250,7 @@ impl AsyncRead for SimStream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check()?;
-        let poll = Pin::new(&mut self.inner).poll_read(cx, buf);
+        let poll = on_wire!(self, poll_read(cx, buf));
         self.watch(Half::Read, poll, cx)
     }
 }
@@ -204,17 +262,17 @@ impl AsyncWrite for SimStream {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.check()?;
-        let poll = Pin::new(&mut self.inner).poll_write(cx, buf);
+        let poll = on_wire!(self, poll_write(cx, buf));
         self.watch(Half::Write, poll, cx)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check()?;
-        Pin::new(&mut self.inner).poll_flush(cx)
+        on_wire!(self, poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check()?;
-        Pin::new(&mut self.inner).poll_shutdown(cx)
+        on_wire!(self, poll_shutdown(cx))
     }
 }

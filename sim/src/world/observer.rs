@@ -1,15 +1,15 @@
 //! Looks at the world between two steps: the store's history, the pools, the counters.
 //!
 //! The store's own account of what came and went is what durability is judged by, so it is read after every
-//! step. Pools are looked at every few steps, and thoroughly (every byte of free memory, the whole tree) when
-//! a phase ends.
+//! step. Pools are looked at every few steps, those in which nothing has happened since the last look left out,
+//! and all of them thoroughly (every byte of free memory, too) when a phase ends.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use springtide::{
     connector::{LoadCounters, SaveCounters},
     env::Time,
-    pool::UNIT_HEADER,
+    pool::{UNIT_HEADER, Usage},
 };
 
 use super::host::World;
@@ -22,14 +22,19 @@ const POOLS_EVERY: Duration = Duration::from_millis(50);
 pub struct Observer {
     world: Arc<World>,
     pools_due: Time,
-    /// Evictions of each pool at the last look.
-    evictions: BTreeMap<(String, &'static str), u64>,
+    /// The accounts of each pool at the last look.
+    seen: BTreeMap<(String, &'static str), Usage>,
 }
 
 impl Observer {
     /// The observer of `world`.
     pub fn new(world: Arc<World>) -> Self {
-        Self { world, pools_due: Time::ZERO, evictions: BTreeMap::new() }
+        Self { world, pools_due: Time::ZERO, seen: BTreeMap::new() }
+    }
+
+    /// When the pools are to be looked at next.
+    pub fn next(&self) -> Time {
+        self.pools_due
     }
 
     /// Looks after a step.
@@ -71,15 +76,19 @@ impl Observer {
     fn look_at_pools(&mut self, now: Time, closely: bool) {
         for (host, instance) in self.world.instances().iter() {
             for (owner, pool) in instance.pools() {
+                let usage = pool.usage();
+                let before = self.seen.insert((host.clone(), owner), usage.clone());
+                if !closely && before.as_ref() == Some(&usage) {
+                    continue;
+                }
                 let mut verified = pool.verify();
                 if closely && verified.is_ok() {
                     verified = pool.scrub();
                 }
                 let verified = verified.map_err(|corruption| corruption.to_string());
-                let usage = Box::new(pool.usage());
+                let usage = Box::new(if closely { pool.usage() } else { usage });
                 let counters = &usage.counters;
-                let before = self.evictions.insert((host.clone(), owner), counters.evictions);
-                if counters.evictions > before.unwrap_or(0) {
+                if counters.evictions > before.map_or(0, |before| before.counters.evictions) {
                     self.world.recorder.with(|recording| recording.coverage.evicted(now));
                 }
                 let found = counters.poison_violations + counters.guard_violations > 0;

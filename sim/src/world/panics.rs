@@ -12,15 +12,16 @@ use std::{
     sync::{Mutex, Once, OnceLock, PoisonError},
 };
 
+use super::engine::EngineKind;
 use crate::plan::Plan;
 
 /// What the standard library says when it is about to abort.
 const ABORTING: [&str; 2] =
     ["panic in a destructor during cleanup", "panic in a function that cannot unwind"];
 
-/// Called for a run that is about to abort the process, with its plan and the first panic's message. Ends the
-/// process itself.
-pub type LastWords = fn(&Plan, &str) -> Infallible;
+/// Called for a run that is about to abort the process, with its plan, its engine and the first panic's message.
+/// Ends the process itself.
+pub type LastWords = fn(&Plan, EngineKind, &str) -> Infallible;
 
 static LAST_WORDS: OnceLock<LastWords> = OnceLock::new();
 
@@ -29,7 +30,7 @@ static SPEAKING: Mutex<()> = Mutex::new(());
 
 thread_local! {
     static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
-    static PLAN: RefCell<Option<Plan>> = const { RefCell::new(None) };
+    static PLAN: RefCell<Option<(Plan, EngineKind)>> = const { RefCell::new(None) };
 }
 
 /// Has `last_words` called before a run aborts the process. The first call decides.
@@ -38,8 +39,8 @@ pub fn before_abort(last_words: LastWords) {
     let _ = LAST_WORDS.set(last_words);
 }
 
-/// Collects this thread's panics from now on, for a run of `plan`.
-pub fn collect(plan: &Plan) {
+/// Collects this thread's panics from now on, for a run of `plan` on `engine`.
+pub fn collect(plan: &Plan, engine: EngineKind) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let others = panic::take_hook();
@@ -50,17 +51,19 @@ pub fn collect(plan: &Plan) {
             let place = info.location().map(|l| format!("{}:{}", l.file(), l.line()));
             let message = info.payload_as_str().unwrap_or("no message");
             let text = format!("{message} ({})", place.as_deref().unwrap_or("nowhere"));
-            // The first panic is the cause; tokio and turmoil panic after it.
+            // The first panic is the cause; the engine panics after it.
             let first = FIRST.with_borrow_mut(|first| first.get_or_insert(text).clone());
             if ABORTING.contains(&message)
                 && let Some(last_words) = LAST_WORDS.get()
             {
                 let _speaking = SPEAKING.lock().unwrap_or_else(PoisonError::into_inner);
-                PLAN.with_borrow(|plan| plan.as_ref().map(|plan| last_words(plan, &first)));
+                PLAN.with_borrow(|run| {
+                    run.as_ref().map(|(plan, engine)| last_words(plan, *engine, &first))
+                });
             }
         }));
     });
-    PLAN.set(Some(plan.clone()));
+    PLAN.set(Some((plan.clone(), engine)));
     FIRST.set(None);
 }
 
@@ -83,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_first_panic_is_kept() {
-        collect(&Plan::base("panics", Workload::W1));
+        collect(&Plan::base("panics", Workload::W1), EngineKind::default());
         for text in ["first", "second"] {
             assert!(panic::catch_unwind(|| panic!("{text}")).is_err());
         }
@@ -122,7 +125,7 @@ mod tests {
 
     #[expect(clippy::disallowed_methods, reason = "real threads of a process of its own")]
     fn abort_together() -> ! {
-        before_abort(|_, first| {
+        before_abort(|_, _, first| {
             println!("last words: {first}");
             // Long enough for the other one to speak, too, if it could.
             thread::sleep(Duration::from_millis(20));
@@ -132,7 +135,7 @@ mod tests {
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    collect(&Plan::base("panics", Workload::W1));
+                    collect(&Plan::base("panics", Workload::W1), EngineKind::default());
                     together.wait();
                     let _twice = Twice;
                     panic!("first");

@@ -2,8 +2,8 @@
 //!
 //! Everything that a host runs, the connector's tasks included, runs through [`Process::spawn`]. While the
 //! process is paused none of its tasks is polled; their wakers are kept and called when it goes on, so a
-//! stop-the-world of any length loses no wake-up. A process that is killed is marked dead *before* turmoil
-//! drops its futures: destructors run there, as they would not in a real crash, and the injected world
+//! stop-the-world of any length loses no wake-up. A process that is killed is marked dead *before* its
+//! futures are dropped: destructors run there, as they would not in a real crash, and the injected world
 //! refuses whatever they try. Tasks of hardware (a copy engine) go on through a pause and end with the host.
 //!
 //! A runtime drops its tasks in an order that depends on their numbers, which count over all runtimes of the
@@ -24,7 +24,7 @@ use std::{
 
 use springtide::env::Task;
 
-use super::watchdog;
+use super::{clock::SimClock, watchdog};
 
 /// One life of a host's software. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -34,6 +34,7 @@ pub struct Process(Arc<Inner>);
 struct Inner {
     host: String,
     life: u64,
+    clock: SimClock,
     dead: AtomicBool,
     paused: AtomicBool,
     parked: Mutex<Vec<Waker>>,
@@ -54,11 +55,12 @@ impl fmt::Debug for Tasks {
 }
 
 impl Process {
-    /// Life number `life` of `host`'s software, running.
-    pub fn new(host: &str, life: u64) -> Self {
+    /// Life number `life` of `host`'s software, running by `clock`.
+    pub fn new(host: &str, life: u64, clock: SimClock) -> Self {
         Self(Arc::new(Inner {
             host: host.to_owned(),
             life,
+            clock,
             dead: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             parked: Mutex::new(Vec::new()),
@@ -74,6 +76,11 @@ impl Process {
     /// How many lives the host had before.
     pub fn life(&self) -> u64 {
         self.0.life
+    }
+
+    /// The clock it runs by.
+    pub fn clock(&self) -> SimClock {
+        self.0.clock
     }
 
     /// Whether it has been killed.
@@ -126,7 +133,7 @@ impl Process {
     }
 
     /// Drops what is left of a dead process, in order.
-    fn bury(&self) {
+    pub(super) fn bury(&self) {
         loop {
             // Not under the lock: a destructor may end other tasks.
             let first = self.tasks().futures.pop_first();
@@ -194,7 +201,7 @@ impl<F: Future> Future for Pausable<F> {
             parked.push(cx.waker().clone());
             return Poll::Pending;
         }
-        if let Some(elapsed) = turmoil::sim_elapsed() {
+        if let Some(elapsed) = self.process.clock().elapsed() {
             watchdog::look(elapsed);
         }
         self.future.as_mut().poll(cx)
@@ -217,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_paused_process_keeps_its_wakers() {
-        let process = Process::new("host", 0);
+        let process = Process::new("host", 0, SimClock::Turmoil);
         let woken = Arc::new(Counting(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&woken));
         let mut cx = Context::from_waker(&waker);
@@ -239,7 +246,8 @@ mod tests {
                 self.1.lock().unwrap().push(self.0);
             }
         }
-        let (process, dropped) = (Process::new("host", 0), Arc::new(Mutex::new(Vec::new())));
+        let (process, dropped) =
+            (Process::new("host", 0, SimClock::Turmoil), Arc::new(Mutex::new(Vec::new())));
         let mut tasks: Vec<Kept> = (0..4)
             .map(|n| {
                 let noting = Noting(n, Arc::clone(&dropped));
@@ -261,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_dead_process_is_never_polled() {
-        let process = Process::new("host", 0);
+        let process = Process::new("host", 0, SimClock::Turmoil);
         let mut cx = Context::from_waker(Waker::noop());
         let mut task = Box::pin(process.wrap(async { panic!("polled after death") }));
         process.kill();

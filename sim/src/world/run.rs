@@ -14,11 +14,11 @@ use springtide::{
 };
 
 use super::{
+    engine::{self, Engine, EngineKind, Processes},
     host::World,
     injector::Injector,
     observer::Observer,
     panics,
-    sim::{self, Processes},
 };
 use crate::{
     coverage::Coverage,
@@ -65,24 +65,24 @@ pub struct Final {
     pub closed: Vec<CloseReport>,
 }
 
-/// Runs a plan. Everything about the run is decided by the plan.
+/// Runs a plan on an engine. Everything about the run is decided by these two.
 ///
 /// # Panics
 /// When the plan does not pass its own check: whoever reads or makes one checks it.
-pub fn run(plan: &Plan, keep: Keep) -> Outcome {
+pub fn run(plan: &Plan, engine: EngineKind, keep: Keep) -> Outcome {
     plan.check().expect("a plan is checked before it runs");
     let recorder = Recorder::new(plan, keep);
     let world = Arc::new(World::new(plan.clone(), recorder.clone()));
-    let (mut sim, processes) = sim::build(&world);
-    let stepped = catch_unwind(AssertUnwindSafe(|| steps(&mut sim, &world, &processes)));
-    let simulated = sim.elapsed();
+    let (mut engine, processes) = engine::build(engine, &world);
+    let stepped = catch_unwind(AssertUnwindSafe(|| steps(&mut *engine, &world, &processes)));
+    let simulated = engine.elapsed();
     if stepped.is_err() {
         let message = panics::take().unwrap_or_else(|| "a panic without a message".to_owned());
-        recorder.record(Time::from_origin(simulated), "world", Event::Panicked(message));
+        recorder.record(simulated, "world", Event::Panicked(message));
         // Its destructors would meet the state that the panic left.
-        std::mem::forget(sim);
+        std::mem::forget(engine);
     } else {
-        drop(sim);
+        drop(engine);
     }
     let finals = finals(&world);
     // Instances hold their hosts, and hosts the world.
@@ -94,7 +94,7 @@ pub fn run(plan: &Plan, keep: Keep) -> Outcome {
         coverage: std::mem::take(&mut recording.coverage),
         violation: recording.violation.take(),
         events: std::mem::take(&mut recording.events),
-        simulated,
+        simulated: simulated.since_origin(),
         finals,
     })
 }
@@ -113,24 +113,27 @@ fn phases(plan: &Plan) -> Vec<(u64, &'static str)> {
     ]
 }
 
-fn steps(sim: &mut turmoil::Sim<'_>, world: &Arc<World>, processes: &Processes) {
-    let mut injector = Injector::new(Arc::clone(world), Arc::clone(processes));
+fn steps(engine: &mut dyn Engine, world: &Arc<World>, processes: &Processes) {
+    let mut injector = Injector::new(Arc::clone(world), processes.clone());
     let mut observer = Observer::new(Arc::clone(world));
     let mut phases = phases(&world.plan).into_iter().peekable();
     loop {
-        let now = Time::from_origin(sim.elapsed());
+        let now = engine.elapsed();
         while let Some((_, name)) = phases.next_if(|(at, _)| *at <= now.as_millis()) {
             enter(name, now, world, &mut observer);
             if name == OVER {
                 return;
             }
         }
-        injector.advance(sim);
-        if let Err(error) = sim.step() {
+        injector.advance(engine);
+        let due = phases.peek().map(|(at, _)| *at).into_iter().chain(injector.next());
+        let due = due.map(|at| Time::from_origin(Duration::from_millis(at)));
+        let until = due.fold(observer.next(), Time::min);
+        if let Err(error) = engine.step(until) {
             let message = format!("a host ended: {error}");
             world.recorder.record(now, "world", Event::Panicked(message));
         }
-        observer.look(Time::from_origin(sim.elapsed()));
+        observer.look(engine.elapsed());
         if world.recorder.has_violation() {
             return;
         }

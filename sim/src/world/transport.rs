@@ -39,7 +39,7 @@ impl SimTransport {
     fn duplicate(&self, request: &Request) -> Option<Duration> {
         let point = Point::of(&request.call);
         let keys = request.call.keys();
-        self.desk.hit(self.process.host(), SimClock.now(), |ambush| match ambush {
+        self.desk.hit(self.process.host(), self.process.clock().now(), |ambush| match ambush {
             Ambush::Duplicate { point: which, item, after_ms } if *which == point => {
                 let named = |item: &String| keys.iter().any(|key| key.ends_with(item.as_str()));
                 item.as_ref().is_none_or(named).then(|| Duration::from_millis(*after_ms))
@@ -55,9 +55,9 @@ impl Transport for SimTransport {
             return self.inner.call(request).await;
         };
         let answered = self.inner.call(request.clone()).await;
-        let inner = self.inner.clone();
+        let (inner, clock) = (self.inner.clone(), self.process.clock());
         self.process.spawn(Box::pin(async move {
-            SimClock.sleep(after).await;
+            clock.sleep(after).await;
             // Nobody waits for the second answer.
             let _ = inner.call(request).await;
         }));
