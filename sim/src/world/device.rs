@@ -48,7 +48,7 @@ impl SimTensor {
 
     /// Memory to load into.
     pub fn empty(spec: TensorSpec) -> Self {
-        Self::new(spec, vec![JUNK; spec.bytes() as usize].into(), Time::ZERO)
+        Self::new(spec, filled(JUNK, spec.bytes()), Time::ZERO)
     }
 
     /// Its type and shape.
@@ -64,13 +64,13 @@ impl SimTensor {
     /// Its bytes at `now`.
     pub fn bytes(&self, now: Time) -> Arc<[u8]> {
         if now < self.0.written_at {
-            return vec![JUNK; self.0.spec.bytes() as usize].into();
+            return filled(JUNK, self.0.spec.bytes());
         }
         Arc::clone(&self.0.bytes.lock().expect("no panic while held"))
     }
 
-    fn set(&self, bytes: Vec<u8>) {
-        *self.0.bytes.lock().expect("no panic while held") = bytes.into();
+    fn set(&self, bytes: Arc<[u8]>) {
+        *self.0.bytes.lock().expect("no panic while held") = bytes;
     }
 }
 
@@ -110,6 +110,11 @@ impl SimDevice {
         let duration = Duration::from_micros(bytes.div_ceil(COPY_BYTES_PER_US));
         start.max(now) + duration + slow.unwrap_or_default()
     }
+}
+
+/// That many bytes, all the same.
+fn filled(byte: u8, bytes: u64) -> Arc<[u8]> {
+    std::iter::repeat_n(byte, bytes as usize).collect()
 }
 
 fn lengths(expected: u64, room: u64) -> Result<(), DeviceError> {
@@ -178,8 +183,9 @@ impl Device for SimDevice {
             clock.sleep_until(done_at).await;
             let result = lengths(bytes, source.len().saturating_sub(offset));
             if result.is_ok() {
-                let mut copied = vec![0; bytes as usize];
-                source.read_at(offset, &mut copied);
+                let mut copied = filled(0, bytes);
+                let place = Arc::get_mut(&mut copied).expect("nobody else has it yet");
+                source.read_at(offset, place);
                 tensor.set(copied);
             }
             drop(done.send(result));

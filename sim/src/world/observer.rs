@@ -2,7 +2,8 @@
 //!
 //! The store's own account of what came and went is what durability is judged by, so it is read after every
 //! step. Pools are looked at every few steps, those in which nothing has happened since the last look left out,
-//! and all of them thoroughly (every byte of free memory, too) when a phase ends.
+//! and all of them when a phase ends. At rest every byte of free memory is looked at, too: until then the pool
+//! itself looks at what it gives out.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -18,9 +19,22 @@ use crate::{event::Event, hosts::instance::Registered};
 /// Time between two looks at the pools.
 const POOLS_EVERY: Duration = Duration::from_millis(50);
 
+/// How closely pools are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// In passing: those in which something has happened.
+    Passing,
+    /// Each with everything that is allocated.
+    Closely,
+    /// And with every byte that is free.
+    ToTheByte,
+}
+
 /// The observer of a run.
 pub struct Observer {
     world: Arc<World>,
+    /// Bytes in flight that the plan allows.
+    in_flight_max: u64,
     pools_due: Time,
     /// The accounts of each pool at the last look.
     seen: BTreeMap<(String, &'static str), Usage>,
@@ -29,7 +43,11 @@ pub struct Observer {
 impl Observer {
     /// The observer of `world`.
     pub fn new(world: Arc<World>) -> Self {
-        Self { world, pools_due: Time::ZERO, seen: BTreeMap::new() }
+        let rows = world.plan.items().values().copied().max().unwrap_or(0);
+        let largest = world.spec(rows).bytes() + UNIT_HEADER;
+        // A single item above the limit goes alone.
+        let in_flight_max = world.plan.connector.in_flight_bytes_max.max(largest);
+        Self { world, in_flight_max, pools_due: Time::ZERO, seen: BTreeMap::new() }
     }
 
     /// When the pools are to be looked at next.
@@ -42,13 +60,8 @@ impl Observer {
         self.world.read_history();
         if now >= self.pools_due {
             self.pools_due = now + POOLS_EVERY;
-            self.look_at_pools(now, false);
+            self.look_at_pools(now, Look::Passing);
         }
-    }
-
-    /// Looks at everything.
-    pub fn look_closely(&mut self, now: Time) {
-        self.look_at_pools(now, true);
     }
 
     /// Reports the limits of the configuration, kept or not.
@@ -73,7 +86,9 @@ impl Observer {
         }
     }
 
-    fn look_at_pools(&mut self, now: Time, closely: bool) {
+    /// Looks at the pools and limits of every instance.
+    pub fn look_at_pools(&mut self, now: Time, look: Look) {
+        let closely = look != Look::Passing;
         for (host, instance) in self.world.instances().iter() {
             for (owner, pool) in instance.pools() {
                 let usage = pool.usage();
@@ -82,7 +97,7 @@ impl Observer {
                     continue;
                 }
                 let mut verified = pool.verify();
-                if closely && verified.is_ok() {
+                if look == Look::ToTheByte && verified.is_ok() {
                     verified = pool.scrub();
                 }
                 let verified = verified.map_err(|corruption| corruption.to_string());
@@ -106,11 +121,7 @@ impl Observer {
 
     /// Limits of the configuration with what is seen of them now.
     fn bounds(&self, instance: &Registered) -> Vec<Event> {
-        let plan = &self.world.plan;
-        let rows = plan.items().values().copied().max().unwrap_or(0);
-        let largest = self.world.spec(rows).bytes() + UNIT_HEADER;
-        // A single item above the limit goes alone.
-        let in_flight = plan.connector.in_flight_bytes_max.max(largest);
+        let (plan, in_flight) = (&self.world.plan, self.in_flight_max);
         let mut bounds = Vec::new();
         let mut bound = |what, limit, seen| bounds.push(Event::Bound { what, limit, seen });
         if let Some(worker) = instance.workers.first() {

@@ -17,7 +17,7 @@ use super::{
     engine::{self, Engine, EngineKind, Processes},
     host::World,
     injector::Injector,
-    observer::Observer,
+    observer::{Look, Observer},
     panics,
 };
 use crate::{
@@ -142,10 +142,11 @@ fn steps(engine: &mut dyn Engine, world: &Arc<World>, processes: &Processes) {
 
 /// What happens between two phases.
 fn enter(name: &'static str, now: Time, world: &World, observer: &mut Observer) {
-    observer.look_closely(now);
+    let at_rest = name == SETTLED || name == OVER;
+    observer.look_at_pools(now, if at_rest { Look::ToTheByte } else { Look::Closely });
     // What has not ended is told before what it still holds.
     world.recorder.record(now, "world", Event::Phase(name));
-    if name == SETTLED || name == OVER {
+    if at_rest {
         observer.at_rest(now);
         observer.look_at_bounds(now);
     }

@@ -17,7 +17,7 @@ use springtide::{
     pool::{Allocation, Region},
 };
 use tokio::sync::oneshot;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::Xxh3;
 
 use super::{desk::Ambush, host::Host};
 use crate::{
@@ -96,11 +96,15 @@ fn add(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
 }
 
-/// A hash of all bytes of an allocation.
+/// A hash of all bytes of an allocation, a piece at a time.
 fn hash(allocation: &Allocation) -> u64 {
-    let mut bytes = vec![0; allocation.len() as usize];
-    allocation.read_at(0, &mut bytes);
-    xxh3_64(&bytes)
+    let (mut hasher, mut piece) = (Xxh3::new(), [0; 4096]);
+    for at in (0..allocation.len()).step_by(piece.len()) {
+        let length = (allocation.len() - at).min(piece.len() as u64) as usize;
+        allocation.read_at(at, &mut piece[..length]);
+        hasher.update(&piece[..length]);
+    }
+    hasher.digest()
 }
 
 /// What is remembered of an item while its transfer runs.
