@@ -63,8 +63,8 @@ pub struct RunArgs {
     /// Draw no faults of this kind; may be repeated
     #[arg(long, value_name = "KIND", value_parser = kind)]
     pub no_fault: Vec<FaultKind>,
-    /// What moves the world: turmoil, or the fast engine, whose time jumps from event to event
-    #[arg(long, value_name = "ENGINE", value_enum, default_value_t)]
+    /// What moves the world: turmoil, or fast, whose time jumps from event to event
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t, hide_possible_values = true)]
     pub engine: EngineKind,
     /// Start no more runs after the first violation
     #[arg(long)]
@@ -97,8 +97,14 @@ pub enum Command {
         /// Leave the scenarios out
         #[arg(long)]
         random_only: bool,
-        /// What moves the world: turmoil, or the fast engine, whose time jumps from event to event
-        #[arg(long, value_name = "ENGINE", value_enum, default_value_t)]
+        /// What moves the world: turmoil, or fast, whose time jumps from event to event
+        #[arg(
+            long,
+            value_name = "ENGINE",
+            value_enum,
+            default_value_t,
+            hide_possible_values = true
+        )]
         engine: EngineKind,
         /// Comparisons side by side [default: the number of cores]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -133,8 +139,14 @@ pub enum Command {
         /// The first seed
         #[arg(long, value_name = "SEED", default_value_t = 0)]
         seed: u64,
-        /// What moves the world: turmoil, or the fast engine, whose time jumps from event to event
-        #[arg(long, value_name = "ENGINE", value_enum, default_value_t)]
+        /// What moves the world: turmoil, or fast, whose time jumps from event to event
+        #[arg(
+            long,
+            value_name = "ENGINE",
+            value_enum,
+            default_value_t,
+            hide_possible_values = true
+        )]
         engine: EngineKind,
         /// Write what was reached to this file, as what every campaign has to reach
         #[arg(long, value_name = "FILE")]
