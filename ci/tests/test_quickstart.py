@@ -14,6 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 SCRIPT = Path(__file__).resolve().parent.parent / "quickstart"
+sys.path.insert(0, str(SCRIPT.parent))
 loader = importlib.machinery.SourceFileLoader("quickstart", str(SCRIPT))
 spec = importlib.util.spec_from_loader("quickstart", loader)
 quickstart = importlib.util.module_from_spec(spec)
@@ -85,6 +86,16 @@ class ReadingTest(unittest.TestCase):
         text = (quickstart.ROOT / quickstart.PAGE).read_text()
         for kind in quickstart.KINDS:
             self.assertGreaterEqual(len(quickstart.chosen(text, kind)), 4)
+
+
+class CloneTest(unittest.TestCase):
+    def test_without_git_all_files_are_copied(self):
+        with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(io.StringIO()) as said:
+            with mock.patch.object(quickstart, "TARGET", Path(directory)), mock.patch.object(quickstart, "commit", lambda: None):
+                clone = quickstart.fresh_clone()
+            self.assertIn("no commit is known here", said.getvalue())
+            self.assertEqual((clone / quickstart.PAGE).read_bytes(), (quickstart.ROOT / quickstart.PAGE).read_bytes())
+            self.assertTrue(os.access(clone / "ci/quickstart", os.X_OK))
 
 
 class RunningTest(unittest.TestCase):
