@@ -69,7 +69,7 @@ bench-store *ARGS:
 
 # Compare the fake store with the real one in 20 000 operations over all states (--operations, --seed, --json, --only NAME)
 conformance *ARGS:
-    ci/conformance --operations 20000 "$@"
+    ci/conformance --operations 20000 --slow "$@"
 
 # Check sizes, recipes, links and forbidden words, which no compiler looks at
 tidy *ARGS:

@@ -1,23 +1,31 @@
 //! A whole comparison: saved sequences first, then the written ones, then random ones.
+//!
+//! Several *lanes* work side by side, each sequence on a store of its own: they wait far more than they
+//! compute. A lane takes the next written sequence; when there is none left, it starts one store and
+//! takes the next random sequence again and again. Which sequences are drawn follows from the seed alone,
+//! whichever lane runs them.
 
-use std::path::{Path, PathBuf};
-
-use proptest::{
-    strategy::{Strategy, ValueTree},
-    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
 };
-use serde::{Deserialize, Serialize};
+
+use serde::Serialize;
 
 use crate::{
     arm::Broken,
     fake::FakeArm,
-    generate,
+    random::Draw,
     real::{Installation, RealArm},
     run::{Bench, Difference, End, Tally},
+    saved::Saved,
     scenarios::{self, Scenario},
     shrink::shrink,
     step::{Step, World},
-    timeline::RealTime,
+    timeline::{RealTime, Timeline},
 };
 
 /// What to compare.
@@ -29,18 +37,12 @@ pub struct Plan {
     pub seed: u64,
     /// Only the written and saved sequences with this in their name; no random ones.
     pub only: Option<String>,
+    /// Those written sequences too that may take minutes.
+    pub slow: bool,
+    /// Sequences that run at a time.
+    pub at_a_time: usize,
     /// Saved sequences are read here, and failures written.
     pub saved: PathBuf,
-}
-
-/// A sequence on a file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Saved {
-    /// The store.
-    pub world: World,
-    /// What happens.
-    pub steps: Vec<Step>,
 }
 
 /// What came of a comparison.
@@ -54,8 +56,10 @@ pub struct Outcome {
     pub sequences: u64,
     /// See [`End::NearEdge`].
     pub near_edge: u64,
-    /// Written and saved sequences.
-    pub scenarios: u64,
+    /// Written and saved sequences, and how long each took.
+    pub scenarios: Vec<(String, Duration)>,
+    /// Written sequences that were left out, each with the reason.
+    pub left_out: Vec<(&'static str, &'static str)>,
     /// Whether random sequences were part of it, so that the table must be full.
     pub complete: bool,
     /// What differs, with the name of the sequence and, for a new one, its file.
@@ -84,87 +88,197 @@ const DIFFERENCES_MAX: usize = 3;
 
 type RealBench = Bench<RealArm, RealTime>;
 
-/// Compares.
+/// Compares. `progress` is told what goes on.
 ///
 /// # Errors
-/// [`Broken::Harness`].
+/// [`Broken::Harness`], the first of any lane.
 pub fn compare(
     installation: &Installation,
     plan: &Plan,
-    mut progress: impl FnMut(&str),
+    progress: impl Fn(&str) + Sync,
 ) -> Result<Outcome, Broken> {
-    let mut outcome = Outcome { complete: plan.only.is_none(), ..Outcome::default() };
-    for scenario in chosen(plan)? {
-        progress(&scenario.name);
-        let found = run_scenario(installation, &scenario, &mut outcome)?;
-        outcome.scenarios += 1;
-        outcome.differences.extend(found.map(|difference| Found {
-            sequence: scenario.name,
-            file: None,
-            difference,
-        }));
-        if outcome.differences.len() >= DIFFERENCES_MAX {
-            return Ok(outcome);
+    let (chosen, left_out) = chosen(plan)?;
+    let outcome = Outcome { complete: plan.only.is_none(), left_out, ..Outcome::default() };
+    let campaign = Campaign {
+        installation,
+        plan,
+        progress: &progress,
+        written: Mutex::new(chosen.into()),
+        draw: Mutex::new(Draw::new(plan.seed)),
+        state: Mutex::new(State { outcome, random_operations: 0, broken: None }),
+    };
+    thread::scope(|scope| {
+        for _ in 0..plan.at_a_time.max(1) {
+            scope.spawn(|| campaign.lane());
         }
-    }
-    if plan.only.is_none() {
-        progress("random sequences");
-        random(installation, plan, &mut outcome, &mut progress)?;
-    }
-    Ok(outcome)
+    });
+    let State { outcome, broken, .. } =
+        campaign.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    broken.map_or(Ok(outcome), Err)
 }
 
+/// A sequence that is not random.
 struct Named {
     name: String,
     world: World,
     steps: Vec<Step>,
 }
 
-/// Saved sequences, then written ones.
-fn chosen(plan: &Plan) -> Result<Vec<Named>, Broken> {
-    let mut all = Vec::new();
-    for path in saved(&plan.saved)? {
-        let Saved { world, steps } = load(&path)?;
-        all.push(Named { name: path.display().to_string(), world, steps });
+/// Names of sequences that are left out, each with the reason.
+type LeftOut = Vec<(&'static str, &'static str)>;
+
+/// Saved sequences, then written ones; which ones are left out, and why.
+fn chosen(plan: &Plan) -> Result<(Vec<Named>, LeftOut), Broken> {
+    let wanted = |name: &str| plan.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
+    let saved = Saved::all(&plan.saved)?.into_iter().map(|(path, Saved { world, steps })| {
+        let name = path.display().to_string();
+        Named { name, world, steps }
+    });
+    let mut all: Vec<Named> = saved.filter(|named| wanted(&named.name)).collect();
+    let mut left_out = Vec::new();
+    for scenario in scenarios::all().into_iter().filter(|scenario| wanted(scenario.name)) {
+        let Scenario { name, world, steps, slow } = scenario;
+        match slow {
+            Some(reason) if !plan.slow => left_out.push((name, reason)),
+            _ => all.push(Named { name: name.to_owned(), world, steps }),
+        }
     }
-    all.extend(scenarios::all().into_iter().map(|scenario| {
-        let Scenario { name, world, steps } = scenario;
-        Named { name: name.to_owned(), world, steps }
-    }));
-    let wanted =
-        |named: &Named| plan.only.as_ref().is_none_or(|only| named.name.contains(only.as_str()));
-    Ok(all.into_iter().filter(wanted).collect())
+    Ok((all, left_out))
 }
 
-fn saved(directory: &Path) -> Result<Vec<PathBuf>, Broken> {
-    let entries = match std::fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(file(directory, &error)),
-    };
-    let paths = entries.map_while(Result::ok).map(|entry| entry.path());
-    let mut paths: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|kind| kind == "json")).collect();
-    paths.sort();
-    Ok(paths)
+/// What the lanes share.
+struct Campaign<'a> {
+    installation: &'a Installation,
+    plan: &'a Plan,
+    progress: &'a (dyn Fn(&str) + Sync),
+    /// Still to be run.
+    written: Mutex<VecDeque<Named>>,
+    draw: Mutex<Draw>,
+    state: Mutex<State>,
 }
 
-fn load(path: &Path) -> Result<Saved, Broken> {
-    let text = std::fs::read_to_string(path).map_err(|error| file(path, &error))?;
-    serde_json::from_str(&text).map_err(|error| file(path, &error))
+struct State {
+    outcome: Outcome,
+    /// Compared in random sequences.
+    random_operations: u64,
+    /// Why nothing more can be said.
+    broken: Option<Broken>,
 }
 
-fn save(directory: &Path, name: &str, saved: &Saved) -> Result<PathBuf, Broken> {
-    let path = directory.join(format!("{name}.json"));
-    let text = serde_json::to_string_pretty(saved).map_err(|error| file(&path, &error))?;
-    let written =
-        std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, text + "\n"));
-    written.map_err(|error| file(&path, &error))?;
-    Ok(path)
+impl Campaign<'_> {
+    /// One of those that work side by side.
+    fn lane(&self) {
+        let work = || {
+            while let Some(named) = self.next_written() {
+                self.written(&named)?;
+            }
+            if self.plan.only.is_none() { self.random() } else { Ok(()) }
+        };
+        if let Err(broken) = work() {
+            self.state().broken.get_or_insert(broken);
+        }
+    }
+
+    /// Whether lanes should begin nothing more.
+    fn is_over(&self) -> bool {
+        let state = self.state();
+        state.broken.is_some() || state.outcome.differences.len() >= DIFFERENCES_MAX
+    }
+
+    fn next_written(&self) -> Option<Named> {
+        if self.is_over() {
+            return None;
+        }
+        lock(&self.written).pop_front()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Runs a sequence on a store of its own, again if the machine was too slow for it.
+    fn written(&self, named: &Named) -> Result<(), Broken> {
+        let clock = RealTime::start();
+        let Named { name, world, steps } = named;
+        (self.progress)(name);
+        let mut last = String::new();
+        for _ in 0..TRIES {
+            let mut bench = bench(self.installation, world)?;
+            let end = bench.run(steps)?;
+            let mut state = self.state();
+            let outcome = &mut state.outcome;
+            outcome.version = bench.real().version().to_owned();
+            outcome.tally.add(&bench.take_tally());
+            if let End::NearEdge(step, took) = end {
+                outcome.near_edge += 1;
+                last = format!("the last at step {step}, which took {took:?}");
+                continue;
+            }
+            if let End::Different(difference) = end {
+                outcome.differences.push(Found { sequence: name.clone(), file: None, difference });
+            }
+            let took = clock.now();
+            outcome.scenarios.push((name.clone(), took));
+            (self.progress)(&format!("{name}: {:.1} s", took.as_secs_f64()));
+            return Ok(());
+        }
+        let text = format!("{name}: {TRIES} tries were all too slow to be compared, {last}");
+        Err(Broken::Harness(text))
+    }
+
+    /// Runs random sequences, one after the other on one store, until so many operations are compared.
+    fn random(&self) -> Result<(), Broken> {
+        if self.enough() {
+            return Ok(());
+        }
+        (self.progress)("random sequences");
+        let mut bench = bench(self.installation, &World::default())?;
+        self.state().outcome.version = bench.real().version().to_owned();
+        while !self.enough() {
+            let (number, steps) = lock(&self.draw).draw()?;
+            let end = whole(&mut bench, &steps)?;
+            {
+                let mut state = self.state();
+                let tally = bench.take_tally();
+                state.random_operations += tally.operations;
+                state.outcome.sequences += 1;
+                state.outcome.tally.add(&tally);
+                state.outcome.near_edge += u64::from(matches!(end, End::NearEdge(..)));
+            }
+            if let End::Different(difference) = end {
+                self.keep(&mut bench, number, &steps, difference)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn enough(&self) -> bool {
+        self.is_over() || self.state().random_operations >= self.plan.operations
+    }
+
+    /// Shortens a random sequence that differs, and keeps it.
+    fn keep(
+        &self,
+        bench: &mut RealBench,
+        number: u64,
+        steps: &[Step],
+        difference: Difference,
+    ) -> Result<(), Broken> {
+        let name = format!("seed-{}-{number}", self.plan.seed);
+        (self.progress)(&format!("{name}: {difference}; shortening it"));
+        recover(self.installation, bench)?;
+        let (steps, difference) = shorten(self.installation, bench, steps, difference)?;
+        // What was compared to shorten it counts for nothing.
+        drop(bench.take_tally());
+        let saved = Saved { world: World::default(), steps };
+        let file = Some(saved.keep(&self.plan.saved, &name)?);
+        self.state().outcome.differences.push(Found { sequence: name, file, difference });
+        Ok(())
+    }
 }
 
-fn file(path: &Path, error: &dyn std::fmt::Display) -> Broken {
-    Broken::Harness(format!("{}: {error}", path.display()))
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn bench(installation: &Installation, world: &World) -> Result<RealBench, Broken> {
@@ -172,72 +286,6 @@ fn bench(installation: &Installation, world: &World) -> Result<RealBench, Broken
     let time = RealTime::start();
     let fake = FakeArm::new(world)?;
     Ok(Bench::new(world.clone(), fake, real, time))
-}
-
-/// Runs a sequence on a store of its own, again if the machine was too slow for it.
-fn run_scenario(
-    installation: &Installation,
-    scenario: &Named,
-    outcome: &mut Outcome,
-) -> Result<Option<Difference>, Broken> {
-    let mut last = String::new();
-    for _ in 0..TRIES {
-        let mut bench = bench(installation, &scenario.world)?;
-        let end = bench.run(&scenario.steps)?;
-        outcome.version = bench.real().version().to_owned();
-        outcome.tally.add(&bench.take_tally());
-        match end {
-            End::Compared => return Ok(None),
-            End::NearEdge(step, took) => {
-                outcome.near_edge += 1;
-                last = format!("the last at step {step}, which took {took:?}");
-            }
-            End::Different(difference) => return Ok(Some(difference)),
-        }
-    }
-    let name = &scenario.name;
-    let text = format!("{name}: {TRIES} tries were all too slow to be compared, {last}");
-    Err(Broken::Harness(text))
-}
-
-/// Runs random sequences, one after the other on one store, until so many operations are compared.
-fn random(
-    installation: &Installation,
-    plan: &Plan,
-    outcome: &mut Outcome,
-    progress: &mut impl FnMut(&str),
-) -> Result<(), Broken> {
-    let world = World::default();
-    let mut runner = runner(plan.seed);
-    let strategy = generate::sequence(10..40);
-    let mut bench = bench(installation, &world)?;
-    outcome.version = bench.real().version().to_owned();
-    let goal = outcome.tally.operations + plan.operations;
-    while outcome.tally.operations < goal {
-        let tree = strategy.new_tree(&mut runner);
-        let steps = tree.map_err(|reason| Broken::Harness(reason.to_string()))?.current();
-        let end = whole(&mut bench, &steps)?;
-        outcome.sequences += 1;
-        outcome.tally.add(&bench.take_tally());
-        match end {
-            End::Compared => {}
-            End::NearEdge(..) => outcome.near_edge += 1,
-            End::Different(difference) => {
-                let name = format!("seed-{}-{}", plan.seed, outcome.sequences);
-                progress(&format!("{name}: {difference}; shortening it"));
-                recover(installation, &mut bench)?;
-                let (steps, difference) = shorten(installation, &mut bench, &steps, difference)?;
-                // What was compared to shorten it counts for nothing.
-                drop(bench.take_tally());
-                let file = save(&plan.saved, &name, &Saved { world: world.clone(), steps })?;
-                outcome.differences.push(Found { sequence: name, file: Some(file), difference });
-                if outcome.differences.len() >= DIFFERENCES_MAX {
-                    return Ok(());
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 /// After a difference: the same store if it can be emptied, else a new one.
@@ -280,11 +328,4 @@ fn shorten(
         Ok(Some(at))
     })?;
     Ok((shortest, last))
-}
-
-fn runner(seed: u64) -> TestRunner {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    TestRunner::new_with_rng(Config::default(), rng)
 }

@@ -10,10 +10,10 @@
 //! | [`fake`], [`real`] | the two arms |
 //! | [`run`] | both arms through one sequence, away from the edges of leases |
 //! | [`compare`] | equality, and the divergences |
-//! | [`generate`], [`scenarios`] | random sequences, and those for states that chance does not reach |
+//! | [`generate`], [`random`], [`scenarios`] | random sequences, and those for states that chance does not reach |
 //! | [`coverage`] | the table of states and operations |
 //! | [`campaign`], [`report`] | a whole comparison, and what is said of it |
-//! | [`shrink`] | shortening what differs |
+//! | [`shrink`], [`saved`] | shortening what differs, and keeping it |
 //! | [`timeline`] | real time and its stand-in |
 
 pub mod arm;
@@ -22,9 +22,11 @@ pub mod compare;
 pub mod coverage;
 pub mod fake;
 pub mod generate;
+pub mod random;
 pub mod real;
 pub mod report;
 pub mod run;
+pub mod saved;
 pub mod scenarios;
 pub mod shrink;
 pub mod step;

@@ -14,7 +14,7 @@ use conformance::{
 
 /// Compares the fake store with the real Mooncake Store, operation by operation.
 ///
-/// Saved sequences run first, then the written ones, then random ones. A random sequence that differs is
+/// Saved sequences run first, then the written ones, then random ones, several at a time. A random sequence that differs is
 /// shortened and saved. Exit codes: 0 no difference and every state covered, 1 a difference or a state that
 /// was never covered, 2 usage, or a comparison that could not be made.
 #[derive(Debug, Parser)]
@@ -32,7 +32,13 @@ struct Cli {
     /// Only the written and saved sequences with this in their name.
     #[arg(long)]
     only: Option<String>,
-    /// List the written sequences.
+    /// Also the written sequences that may take minutes.
+    #[arg(long)]
+    slow: bool,
+    /// How many sequences run at a time, each on a store of its own.
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..=16))]
+    at_a_time: u8,
+    /// List the written sequences, and why one is slow.
     #[arg(long)]
     list: bool,
     /// The script that starts and stops masters.
@@ -52,7 +58,10 @@ struct Cli {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if cli.list {
-        scenarios::all().iter().for_each(|scenario| println!("{}", scenario.name));
+        for scenario in scenarios::all() {
+            let slow = scenario.slow.map(|why| format!(" (slow: {why})")).unwrap_or_default();
+            println!("{}{slow}", scenario.name);
+        }
         return ExitCode::SUCCESS;
     }
     match run(&cli) {
@@ -77,6 +86,8 @@ fn run(cli: &Cli) -> Result<bool, String> {
         operations: cli.operations,
         seed: cli.seed,
         only: cli.only.clone(),
+        slow: cli.slow,
+        at_a_time: usize::from(cli.at_a_time),
         saved: cli.saved.clone(),
     };
     let progress = |what: &str| eprintln!("conformance: {what}");

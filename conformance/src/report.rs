@@ -1,7 +1,9 @@
 //! What is said of a comparison: tables for people, JSON for programs.
 
+use std::time::Duration;
+
 use comfy_table::{ContentArrangement, Table, presets::UTF8_BORDERS_ONLY};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     campaign::Outcome,
@@ -27,13 +29,16 @@ pub fn text(outcome: &Outcome) -> String {
         tally.operations,
         tally.calls,
         tally.key_lists,
-        outcome.scenarios,
+        outcome.scenarios.len(),
         outcome.sequences,
         outcome.near_edge,
     );
     for divergence in Divergence::ALL {
         let count = tally.divergences.get(&divergence).copied().unwrap_or_default();
         text += &format!("divergence {divergence}: {count} times\n");
+    }
+    for (name, why) in &outcome.left_out {
+        text += &format!("left out without --slow: {name} ({why})\n");
     }
     if outcome.complete {
         for (operation, row) in tally.coverage.missing() {
@@ -65,7 +70,9 @@ pub fn json(outcome: &Outcome) -> Value {
         "operations": tally.operations,
         "calls": tally.calls,
         "key_lists": tally.key_lists,
-        "written_sequences": outcome.scenarios,
+        "written_sequences": outcome.scenarios.len(),
+        "seconds": outcome.scenarios.iter().map(seconds).collect::<Map<_, _>>(),
+        "left_out": outcome.left_out.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "random_sequences": outcome.sequences,
         "near_edge": outcome.near_edge,
         "divergences": tally.divergences,
@@ -73,6 +80,10 @@ pub fn json(outcome: &Outcome) -> Value {
         "never_covered": if outcome.complete { tally.coverage.missing() } else { Vec::new() },
         "differences": outcome.differences,
     })
+}
+
+fn seconds((name, took): &(String, Duration)) -> (String, Value) {
+    (name.clone(), json!(took.as_secs_f64()))
 }
 
 /// States across, operations down.

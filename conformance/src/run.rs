@@ -303,7 +303,8 @@ impl<R: Arm, T: Timeline> Bench<R, T> {
         (edge.at.saturating_sub(self.slack + MARGIN), edge.at + MARGIN)
     }
 
-    /// Waits until no edge is near and no evictor at work.
+    /// Waits until no edge is near and no evictor at work: a call that begins then, and takes no longer than the
+    /// slowest so far, ends before the next edge's zone begins.
     fn come_to_rest(&mut self) -> Result<Option<Unlike>, Broken> {
         loop {
             if let Some(unlike) = self.settle()? {
@@ -311,6 +312,7 @@ impl<R: Arm, T: Timeline> Bench<R, T> {
             }
             let now = self.meet();
             let zones = self.fake.edges().into_iter().map(|edge| self.zone(&edge));
+            let zones = zones.map(|(from, to)| (from.saturating_sub(self.slack), to));
             let inside = zones.filter(|(from, to)| *from <= now && now < *to);
             let Some(until) = inside.map(|(_, to)| to).max() else { return Ok(None) };
             self.time.wait_until(until);

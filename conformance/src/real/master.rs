@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Pid;
 use serde::Deserialize;
 
-use super::Installation;
+use super::{Installation, signal};
 use crate::{arm::Broken, step::World};
 
 /// How long the master may take for an answer.
@@ -62,17 +62,16 @@ impl Master {
     }
 
     pub(super) fn stop(&self) -> Result<(), Broken> {
-        self.signal(Signal::STOP)
+        signal::stop(self.running()?)
     }
 
     pub(super) fn go_on(&self) -> Result<(), Broken> {
-        self.signal(Signal::CONT)
+        signal::go_on(self.running()?)
     }
 
-    fn signal(&self, signal: Signal) -> Result<(), Broken> {
+    fn running(&self) -> Result<Pid, Broken> {
         let pid = Pid::from_raw(self.started.pid).filter(|_| self.runs);
-        let pid = pid.ok_or_else(|| Broken::Harness("no master runs".into()))?;
-        kill_process(pid, signal).map_err(|error| failed("signal the master", &error))
+        pid.ok_or_else(|| Broken::Harness("no master runs".into()))
     }
 
     /// All keys that it knows.

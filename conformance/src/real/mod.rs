@@ -5,6 +5,7 @@
 
 mod master;
 mod peer;
+mod signal;
 
 use std::{path::PathBuf, time::Duration};
 

@@ -11,11 +11,11 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Pid;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{Installation, master::failed};
+use super::{Installation, master::failed, signal};
 use crate::{
     arm::{Broken, Observed},
     fake::LOCAL_BUFFER_BYTES,
@@ -117,11 +117,11 @@ impl Peer {
     }
 
     pub(super) fn stop(&self) -> Result<(), Broken> {
-        self.signal(Signal::STOP)
+        signal::stop(Pid::from_child(&self.child))
     }
 
     pub(super) fn go_on(&self) -> Result<(), Broken> {
-        self.signal(Signal::CONT)
+        signal::go_on(Pid::from_child(&self.child))
     }
 
     /// SIGKILL; what it leaves behind is the store's matter.
@@ -160,11 +160,6 @@ impl Peer {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         Broken::Died(format!("{status}; {}: {last}", self.log.display()))
-    }
-
-    fn signal(&self, signal: Signal) -> Result<(), Broken> {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).map_err(|error| failed("signal a client", &error))
     }
 }
 

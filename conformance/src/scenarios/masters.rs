@@ -6,9 +6,10 @@ use crate::step::{Call, Event, Keep, Step, Wait, World};
 pub(super) fn all() -> Vec<Scenario> {
     let world = World { segments: vec![32 << 20, 0], ..World::default() };
     let hangs = World { rpc_timeout_ms: 2000, client_ttl_s: 60, ..world.clone() };
+    let scenario = |name, world, steps| Scenario { name, world, steps, slow: None };
     vec![
-        Scenario { name: "the_master_restarts", world, steps: restarts() },
-        Scenario { name: "the_master_is_stopped", world: hangs, steps: is_stopped() },
+        scenario("the_master_restarts", world, restarts()),
+        scenario("the_master_is_stopped", hangs, is_stopped()),
     ]
 }
 

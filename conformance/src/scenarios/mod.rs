@@ -25,11 +25,16 @@ pub struct Scenario {
     pub world: World,
     /// What happens.
     pub steps: Vec<Step>,
+    /// Why it may take minutes, if it may: it is then part of a whole comparison only.
+    pub slow: Option<&'static str>,
 }
 
-/// All of them.
+/// All of them, those that wait longest first: side by side with the others they then cost least.
 pub fn all() -> Vec<Scenario> {
-    [table::all(), space::all(), owners::all(), masters::all()].concat()
+    let all = [masters::all(), owners::all(), space::all(), table::all()].concat();
+    let (slow, usual): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|scenario| scenario.slow.is_some());
+    [slow, usual].concat()
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub(super) fn all() -> Vec<Scenario> {
         name,
         world: World { client_ttl_s: ttl, ..world.clone() },
         steps,
+        slow: None,
     };
     vec![
         scenario("an_owner_dies", 24, dies()),

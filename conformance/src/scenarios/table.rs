@@ -12,7 +12,7 @@ pub(super) fn all() -> Vec<Scenario> {
         segments: vec![64 << 20, 0, 0],
         ..World::default()
     };
-    let scenario = |name, steps| Scenario { name, world: world.clone(), steps };
+    let scenario = |name, steps| Scenario { name, world: world.clone(), steps, slow: None };
     vec![
         scenario("every_call_on_whole_objects", whole()),
         scenario("every_call_on_unfinished_puts", unfinished()),
@@ -21,6 +21,7 @@ pub(super) fn all() -> Vec<Scenario> {
             name: "an_abandoned_put_is_swept",
             world: World { discard_s: 2, release_s: 4, ..world.clone() },
             steps: swept(),
+            slow: None,
         },
     ]
 }
