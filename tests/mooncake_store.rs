@@ -4,6 +4,7 @@
 //! the kind is reached.
 
 use std::{
+    env,
     net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
@@ -11,14 +12,17 @@ use std::{
     thread,
 };
 
+use rustix::{
+    process::{Resource, getrlimit, setrlimit},
+    thread::{CapabilitySet, capabilities, set_capabilities},
+};
 use springtide::{
-    backend::{MooncakeConfig, MooncakeError, MooncakeStore},
+    backend::{MooncakeConfig, MooncakeError, MooncakeStore, Protocol},
     env::{ErrorCode, Fence, GetItem, Key, Outcome, PutItem, Store},
-    pool::{Contiguity, Lease, Pool, PoolConfig},
+    pool::Contiguity,
     runtime::TokioClock,
 };
-
-const LEN: u64 = 3000;
+use springtide_testing::objects::{LEN, ended, get, lease, pool, put};
 
 /// The library, and the address of somebody who answers as a master would.
 struct Installation {
@@ -64,38 +68,6 @@ fn build(source: &str, name: &str) -> Option<PathBuf> {
             None
         }
     }
-}
-
-fn pool() -> Pool {
-    Pool::new(&PoolConfig { unit_payload: 512, ..PoolConfig::with_bytes(64 * 576) }).unwrap()
-}
-
-fn lease(pool: &Pool, fill: u8) -> Lease {
-    let mut lease = pool.allocate(LEN, Contiguity::Required).unwrap();
-    lease.write_at(0, &[fill; LEN as usize]);
-    lease
-}
-
-async fn put(store: &MooncakeStore, items: Vec<(&str, Lease)>) -> Vec<Result<(), ErrorCode>> {
-    let item =
-        |(key, lease): (&str, Lease)| PutItem { key: Key::new(key), source: lease.into_transfer() };
-    ended(store.put(items.into_iter().map(item).collect()).await)
-        .into_iter()
-        .map(|(_, result)| result)
-        .collect()
-}
-
-async fn get(store: &MooncakeStore, key: &str, lease: Lease) -> (Lease, Result<u64, ErrorCode>) {
-    let item = GetItem { key: Key::new(key), dest: lease.into_transfer() };
-    ended(store.get(vec![item]).await).remove(0)
-}
-
-fn ended<T>(outcomes: Vec<Outcome<T>>) -> Vec<(Lease, Result<T, ErrorCode>)> {
-    let end = |outcome: Outcome<T>| match outcome {
-        Outcome::Ended { buffer, result } => (buffer, result.map_err(|error| error.code)),
-        Outcome::Uncertain { error, .. } => panic!("expected an end, got {error}"),
-    };
-    outcomes.into_iter().map(end).collect()
 }
 
 #[tokio::test]
@@ -232,4 +204,58 @@ async fn each_reason_for_no_client_says_what_was_tried_and_what_to_do() {
     let expected = format!("no mooncake_master answers at {master} (");
     assert!(error.starts_with(&expected), "{error}");
     assert!(error.ends_with("is it running, and is this its rpc_port?"), "{error}");
+}
+
+/// Set for the process that has less memory to pin.
+const LOWERED: &str = "SPRINGTIDE_TEST_MEMLOCK_LOWERED";
+
+#[tokio::test]
+async fn a_process_that_may_pin_too_little_is_told_before_the_setup() {
+    if env::var_os(LOWERED).is_none() {
+        // The limit is one of the whole process: in a process of its own.
+        let test = "a_process_that_may_pin_too_little_is_told_before_the_setup";
+        let child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", test])
+            .env(LOWERED, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let limits = getrlimit(Resource::Memlock);
+    setrlimit(Resource::Memlock, rustix::process::Rlimit { current: Some(64 << 10), ..limits })
+        .unwrap();
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::IPC_LOCK);
+    set_capabilities(None, sets).unwrap();
+    let config = MooncakeConfig {
+        protocol: Protocol::Rdma,
+        segment_bytes: 1 << 20,
+        ..MooncakeConfig::new("127.0.0.1:1", "node:1")
+    };
+    let refused = MooncakeStore::connect(&config, 3 << 20, TokioClock::new()).await;
+    let Err(error) = refused else { panic!("4 MiB are more than 64 KiB") };
+    let error = error.to_string();
+    assert!(
+        error.starts_with("rdma pins 4194304 bytes (segment, local buffer and pool), "),
+        "{error}"
+    );
+    assert!(
+        error.contains("RLIMIT_MEMLOCK allows 65536: raise it (`ulimit -l unlimited`"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn rdma_without_its_card_is_told_before_the_setup() {
+    let config = MooncakeConfig {
+        protocol: Protocol::Rdma,
+        device: "no_such_card".into(),
+        ..MooncakeConfig::new("127.0.0.1:1", "node:1")
+    };
+    let error = refusal(&config).await.to_string();
+    let expected = "protocol rdma needs the RDMA card no_such_card, but /sys/class/infiniband has ";
+    assert!(error.starts_with(expected), "{error}");
+    assert!(error.ends_with("or set protocol to tcp"), "{error}");
 }

@@ -5,6 +5,7 @@ import importlib.machinery
 import importlib.util
 import io
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -59,6 +60,38 @@ class RealStoreTest(unittest.TestCase):
         with mock.patch.object(real_store, "master_program", lambda: program):
             with self.assertRaisesRegex(real_store.Failure, "ended with 3 at its start:\naddress in use"):
                 real_store.start([f"--rpc_port={real_store.free_port()}"])
+
+    def test_a_port_in_use_is_told_before_anything_starts(self):
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            with mock.patch.object(real_store, "master_program", lambda: real_store.HOME / "nothing"):
+                with self.assertRaises(real_store.Failure) as raised:
+                    real_store.start([f"--rpc_port={port}"])
+        text = str(raised.exception)
+        self.assertIn(f"cannot start a master on port {port} of 127.0.0.1: Address already in use.", text)
+        self.assertIn("leave --rpc_port out", text)
+
+    def test_another_version_of_the_wheel_is_told(self):
+        packages = real_store.HOME / "lib/python3.11/site-packages"
+        right = packages / f"mooncake_transfer_engine_non_cuda-{real_store.VERSION}.dist-info"
+        for there, told in [
+            ([], "found no wheel of Mooncake"),
+            (["mooncake_transfer_engine_non_cuda-0.3.5.dist-info"], "found mooncake-transfer-engine-non-cuda-0.3.5"),
+            ([right.name, "mooncake_transfer_engine-0.3.6.dist-info"], "found mooncake-transfer-engine-0.3.6 and "),
+        ]:
+            with self.subTest(there=there):
+                for name in there:
+                    (packages / name).mkdir(parents=True)
+                with self.assertRaises(real_store.Failure) as raised:
+                    real_store.need_version()
+                text = str(raised.exception)
+                self.assertIn(f"expected {real_store.PACKAGE} in {real_store.HOME}", text)
+                self.assertIn(told, text)
+                self.assertIn("remove the directory", text)
+                for name in there:
+                    (packages / name).rmdir()
+        right.mkdir()
+        real_store.need_version()
 
     def test_another_process_is_left_alone(self):
         other = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)

@@ -84,6 +84,17 @@ fn a_fault_plan_breaks_it() {
 }
 
 #[test]
+fn a_port_in_use_is_told_with_what_to_do() {
+    let first = serve(&[]);
+    let output = run(&["serve", "--listen", &first.master]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    let tried = format!("fake-mooncake: cannot listen on {}: Address already in use", first.master);
+    assert!(said.starts_with(&tried), "{said}");
+    assert!(said.contains("port 0 takes a free one"), "{said}");
+}
+
+#[test]
 fn misuse_is_told_by_name() {
     let unknown = plan("unknown.json", r#"{"rules":[{"point":"read","action":"stall","bite":1}]}"#);
     let nonsense =

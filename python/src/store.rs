@@ -37,6 +37,28 @@ pub const LIMITS: StoreLimits = StoreLimits {
     object_bytes_max: Some(i32::MAX as u64),
 };
 
+/// The version of Mooncake's wheel that the adapter is tested with.
+pub const WHEEL: &str = "0.3.13.post1";
+
+/// What the adapter uses of `mooncake.store`: older wheels lack some of it, and would fail at the first put.
+const USED: [(&str, &[&str]); 2] = [
+    (
+        "MooncakeDistributedStore",
+        &[
+            "setup",
+            "close",
+            "register_buffer",
+            "unregister_buffer",
+            "batch_put_from_multi_buffers",
+            "batch_get_into_multi_buffers",
+            "batch_is_exist",
+            "get_size",
+            "remove",
+        ],
+    ),
+    ("ReplicateConfig", &[]),
+];
+
 /// The calls of a [`PythonStore`].
 #[derive(Debug)]
 pub struct PythonCalls {
@@ -57,6 +79,17 @@ pub enum PythonStoreError {
     /// `mooncake.store` could not be imported.
     #[error("cannot import mooncake.store ({0}): is the wheel mooncake-transfer-engine installed?")]
     Import(PyErr),
+    /// The wheel is one that this adapter cannot use.
+    #[error(
+        "mooncake.store of {found} has no {missing}: expected Mooncake {WHEEL} or a later version, which \
+         `pip install --upgrade` of the same wheel brings"
+    )]
+    Wheel {
+        /// The installed wheels, with their versions.
+        found: String,
+        /// What they lack.
+        missing: String,
+    },
     /// Mooncake refused the setup.
     #[error("setup failed with Mooncake's code {code} (tried {config:?}); its own log says why")]
     Refused {
@@ -145,6 +178,7 @@ pub fn set_up<'py>(
     config: &MooncakeConfig,
 ) -> Result<Bound<'py, PyAny>, PythonStoreError> {
     let module = py.import("mooncake.store").map_err(PythonStoreError::Import)?;
+    check_wheel(&module)?;
     let store = module.getattr("MooncakeDistributedStore")?.call0()?;
     let arguments = (
         &config.local_hostname,
@@ -159,6 +193,41 @@ pub fn set_up<'py>(
         0 => Ok(store),
         code => Err(PythonStoreError::Refused { code, config: Box::new(config.clone()) }),
     }
+}
+
+/// Whether a module has all of `mooncake.store` that the adapter uses.
+///
+/// # Errors
+/// [`PythonStoreError::Wheel`], with the first thing that is missing.
+pub fn check_wheel(module: &Bound<'_, PyModule>) -> Result<(), PythonStoreError> {
+    let missing = USED.iter().find_map(|(class, methods)| match module.getattr(*class) {
+        Err(_) => Some((*class).to_owned()),
+        Ok(found) => {
+            let lacking = methods.iter().find(|method| !found.hasattr(**method).unwrap_or(false));
+            lacking.map(|method| format!("{class}.{method}"))
+        }
+    });
+    match missing {
+        None => Ok(()),
+        Some(missing) => {
+            let found = wheels(module.py()).unwrap_or_default();
+            let found = if found.is_empty() { "an unknown wheel".into() } else { found.join(", ") };
+            Err(PythonStoreError::Wheel { found, missing })
+        }
+    }
+}
+
+/// The installed wheels of Mooncake: there is one for each kind of transport.
+fn wheels(py: Python<'_>) -> PyResult<Vec<String>> {
+    let mut wheels = Vec::new();
+    for wheel in py.import("importlib.metadata")?.call_method0("distributions")?.try_iter()? {
+        let wheel = wheel?;
+        let name: String = wheel.getattr("name")?.extract()?;
+        if name.replace('_', "-").starts_with("mooncake-transfer-engine") {
+            wheels.push(format!("{name} {}", wheel.getattr("version")?.str()?));
+        }
+    }
+    Ok(wheels)
 }
 
 fn replication(py: Python<'_>, config: &MooncakeConfig) -> Result<Py<PyAny>, PythonStoreError> {

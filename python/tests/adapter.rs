@@ -11,7 +11,7 @@ use springtide::{
     pool::{Contiguity, Lease, Pool, PoolConfig},
     runtime::TokioClock,
 };
-use springtide_native::store::{PythonStore, PythonStoreError, adopt, connect};
+use springtide_native::store::{PythonStore, PythonStoreError, WHEEL, adopt, check_wheel, connect};
 
 const LEN: u64 = 3000;
 
@@ -246,4 +246,26 @@ fn there_is_no_store_without_a_master() {
     };
     assert_eq!(address, config.master);
     assert_eq!(error.to_string(), "it accepts connections but says nothing for 50ms");
+}
+
+#[test]
+fn an_old_wheel_is_told_with_its_version_and_what_it_lacks() {
+    const OLD: &std::ffi::CStr = c"
+class MooncakeDistributedStore:
+    def setup(self): pass
+    close = register_buffer = unregister_buffer = batch_put_from_multi_buffers = setup
+
+class ReplicateConfig: pass
+";
+    Python::initialize();
+    let error = Python::attach(|py| {
+        check_wheel(&py.import("mooncake.store").unwrap()).expect("the installed wheel has all");
+        let old = PyModule::from_code(py, OLD, c"old.py", c"old").unwrap();
+        check_wheel(&old).unwrap_err().to_string()
+    });
+    // The version is that of the wheel which is installed here.
+    let told = format!("mooncake.store of mooncake-transfer-engine-non-cuda {WHEEL} has no ");
+    assert!(error.starts_with(&told), "{error}");
+    assert!(error.contains("MooncakeDistributedStore.batch_get_into_multi_buffers: "), "{error}");
+    assert!(error.contains("pip install --upgrade"), "{error}");
 }

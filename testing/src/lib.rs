@@ -4,8 +4,10 @@
 //! |---|---|---|
 //! | [`corpus`] | failures of state machine tests, kept as files and run first | the tests of pool, master, saves and requests |
 //! | [`pool`] | the pool against a shadow model, step by step | a property test, a fuzz target |
+//! | [`objects`] | objects of one length through any store | the tests of back ends |
 
 #![forbid(unsafe_code)]
 
 pub mod corpus;
+pub mod objects;
 pub mod pool;

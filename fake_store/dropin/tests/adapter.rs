@@ -4,12 +4,11 @@ use std::{env, path::PathBuf, sync::Arc};
 
 use springtide::{
     backend::{MooncakeConfig, MooncakeStore},
-    env::{ErrorCode, Fence, GetItem, Key, Outcome, PutItem, Store},
-    pool::{Contiguity, Lease, Pool, PoolConfig},
+    env::{ErrorCode, Fence, GetItem, Key, Store},
+    pool::Contiguity,
     runtime::TokioClock,
 };
-
-const LEN: u64 = 3000;
+use springtide_testing::objects::{LEN, ended, get, lease, pool, put};
 
 fn library() -> PathBuf {
     let program = env::current_exe().expect("a running program has a path");
@@ -26,36 +25,6 @@ async fn connect(number: u16) -> MooncakeStore {
         ..MooncakeConfig::new(format!("inproc:{number}"), "127.0.0.1")
     };
     MooncakeStore::connect(&config, 0, TokioClock::new()).await.unwrap()
-}
-
-fn pool() -> Pool {
-    Pool::new(&PoolConfig { unit_payload: 512, ..PoolConfig::with_bytes(64 * 576) }).unwrap()
-}
-
-fn lease(pool: &Pool, fill: u8) -> Lease {
-    let mut lease = pool.allocate(LEN, Contiguity::Required).unwrap();
-    lease.write_at(0, &[fill; LEN as usize]);
-    lease
-}
-
-async fn put(store: &MooncakeStore, items: Vec<(&str, Lease)>) -> Vec<Result<(), ErrorCode>> {
-    let item =
-        |(key, lease): (&str, Lease)| PutItem { key: Key::new(key), source: lease.into_transfer() };
-    let ends = ended(store.put(items.into_iter().map(item).collect()).await);
-    ends.into_iter().map(|(_, result)| result).collect()
-}
-
-async fn get(store: &MooncakeStore, key: &str, lease: Lease) -> (Lease, Result<u64, ErrorCode>) {
-    let item = GetItem { key: Key::new(key), dest: lease.into_transfer() };
-    ended(store.get(vec![item]).await).remove(0)
-}
-
-fn ended<T>(outcomes: Vec<Outcome<T>>) -> Vec<(Lease, Result<T, ErrorCode>)> {
-    let end = |outcome: Outcome<T>| match outcome {
-        Outcome::Ended { buffer, result } => (buffer, result.map_err(|error| error.code)),
-        Outcome::Uncertain { error, .. } => panic!("expected an end, got {error}"),
-    };
-    outcomes.into_iter().map(end).collect()
 }
 
 #[tokio::test]

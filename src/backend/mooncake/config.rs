@@ -6,13 +6,10 @@ use mooncake_sys::{
     ConnectError, DEFAULT_LIBRARY, LIBRARY_VARIABLE, LoadError, P2P_HANDSHAKE, Replication, Setup,
     SetupError,
 };
-use rustix::{
-    process::{Resource, getrlimit},
-    thread::{CapabilitySet, capabilities},
-};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::preflight;
 use crate::{backend::probe::probe_server, size};
 
 /// How an instance joins a Mooncake Store, over the C ABI or through Python.
@@ -123,6 +120,20 @@ pub enum MooncakeError {
         /// Bytes that may be pinned.
         limit: u64,
     },
+    /// The transport has nothing to run on.
+    #[error(
+        "protocol rdma needs {}, but {} has {}: load the card's driver, pass its devices to the container, or set \
+         protocol to tcp",
+        if device.is_empty() { "an RDMA card".to_owned() } else { format!("the RDMA card {device}") },
+        preflight::RDMA_CARDS,
+        if found.is_empty() { "none".to_owned() } else { format!("only {}", found.join(", ")) }
+    )]
+    NoCard {
+        /// The device that was asked for; empty for any.
+        device: String,
+        /// Those that the kernel knows.
+        found: Vec<String>,
+    },
     /// There is no port that this instance could be named by.
     #[error("no free port for local_hostname {host:?} ({error}): name one, as HOST:PORT")]
     Port {
@@ -177,8 +188,9 @@ impl MooncakeConfig {
     }
 
     /// Checks all that can be checked before Mooncake is called: what would end the process, what may be
-    /// pinned (`region_bytes` more than this configuration says), and whether the master answers. Blocks as
-    /// long as [`probe_server`] does.
+    /// pinned (`region_bytes` more than this configuration says), whether there is a card for rdma (Mooncake
+    /// sets up without one, and fails at the first transfer), and whether the master answers. Blocks as long
+    /// as [`probe_server`] does.
     ///
     /// # Errors
     /// [`MooncakeError`].
@@ -187,7 +199,8 @@ impl MooncakeConfig {
         if self.protocol == Protocol::Rdma {
             let pinned = [self.segment_bytes, self.local_buffer_bytes, region_bytes];
             let needed = pinned.into_iter().fold(0, u64::saturating_add);
-            check_memlock(needed, getrlimit(Resource::Memlock).current, may_pin_anything())?;
+            preflight::check_memlock(needed)?;
+            preflight::check_cards(&self.device)?;
         }
         self.probe_master()
     }
@@ -239,20 +252,6 @@ impl MooncakeConfig {
     }
 }
 
-fn check_memlock(needed: u64, limit: Option<u64>, privileged: bool) -> Result<(), MooncakeError> {
-    match limit {
-        Some(limit) if limit < needed && !privileged => {
-            Err(MooncakeError::Memlock { needed, limit })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Whether the limit does not hold for this process.
-fn may_pin_anything() -> bool {
-    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,17 +272,6 @@ mod tests {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
-    }
-
-    #[test]
-    fn too_little_pinnable_memory_is_found_before_the_setup() {
-        assert!(check_memlock(10, Some(10), false).is_ok());
-        assert!(check_memlock(10, None, false).is_ok());
-        assert!(check_memlock(10, Some(9), true).is_ok());
-        insta::assert_snapshot!(
-            check_memlock(1 << 30, Some(8 << 20), false).unwrap_err(),
-            @"rdma pins 1073741824 bytes (segment, local buffer and pool), but RLIMIT_MEMLOCK allows 8388608: raise it (`ulimit -l unlimited`, LimitMEMLOCK=infinity, docker --ulimit memlock=-1) or grant CAP_IPC_LOCK"
-        );
     }
 
     #[test]

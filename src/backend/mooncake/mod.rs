@@ -8,9 +8,11 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`config`] | [`MooncakeConfig`], and every reason why there is no client |
+//! | `preflight` | what rdma needs of the machine |
 //! | `vouch` | the unsafe part: lending memory, loading the library |
 
 mod config;
+mod preflight;
 mod vouch;
 
 use std::{thread, time::Duration};
