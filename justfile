@@ -23,6 +23,10 @@ coverage *ARGS:
 minimize PLAN *ARGS:
     cargo run --profile sim --package springtide-sim --bin sim -- minimize "$@"
 
+# Open the timeline of a long run in a headless browser and use it (--shots DIRECTORY leaves pictures)
+page *ARGS:
+    ci/page "$@"
+
 # Run all that CI runs, in the order of the list in ci/all
 test:
     ci/all

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{plan::FaultKind, world::engine::EngineKind};
+use crate::{commands::CampaignArgs, plan::FaultKind, world::engine::EngineKind};
 
 /// Runs the production connector and pool against a fake Mooncake Store under injected faults, in virtual
 /// time, and judges every event.
@@ -30,6 +30,11 @@ Examples:
                                         finds the smallest plan that fails in the same way
   sim explore                           every order of what can happen in six small worlds
   sim coverage --plans 500              which faults met which states of a connector
+  sim --seed 7 --plans 100 --html first.html
+                                        a page with the timeline of the first violation
+  sim timeline target/sim/random-w1-7.json --html run.html
+                                        the same of one plan, with a violation or without
+  sim campaign --minutes 60             seeds for an hour, from where the last campaign stopped
 
 Exit codes: 0 no violation, 1 violation, 2 usage, 3 only liveness violated, 4 not deterministic, 5 a fault
 and a state that met before did not meet.")]
@@ -75,8 +80,11 @@ pub struct RunArgs {
     /// Print one JSON object instead of the table
     #[arg(long, conflicts_with = "trace")]
     pub json: bool,
+    /// Write the timeline of the first violation, or of the only plan, as a page for browsers
+    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    pub html: Option<PathBuf>,
     /// List the scenarios and what they show, with --json as an array
-    #[arg(long, conflicts_with_all = ["seed", "plans", "scenario", "plan", "trace", "fail_fast", "jobs"])]
+    #[arg(long, conflicts_with_all = ["seed", "plans", "scenario", "plan", "trace", "fail_fast", "jobs", "html"])]
     pub list: bool,
     /// Runs side by side [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -125,6 +133,8 @@ pub enum Command {
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
         jobs: Option<u64>,
     },
+    /// Run seeds for some minutes on all cores, from where the last campaign stopped
+    Campaign(#[command(flatten)] CampaignArgs),
     /// List the kinds of fault
     Faults {
         /// Print them as JSON
@@ -181,14 +191,41 @@ pub enum Command {
     },
     /// Print the plan that a seed draws, or that of a scenario
     #[command(group = clap::ArgGroup::new("source").required(true))]
-    Plan {
-        /// The seed
-        #[arg(long, value_name = "SEED", group = "source")]
-        seed: Option<u64>,
-        /// The scenario, by the beginning of its name
-        #[arg(long, value_name = "NAME", group = "source")]
-        scenario: Option<String>,
+    Plan(#[command(flatten)] Source),
+    /// Run one plan and show its timeline: as text, or as a page that a browser shows
+    #[command(group = clap::ArgGroup::new("source").required(true))]
+    Timeline {
+        /// The plan file
+        #[arg(value_name = "PLAN", group = "source")]
+        plan: Option<PathBuf>,
+        /// Where the plan comes from instead
+        #[command(flatten)]
+        source: Source,
+        /// What moves the world: turmoil, or fast, whose time jumps from event to event
+        #[arg(
+            long,
+            value_name = "ENGINE",
+            value_enum,
+            default_value_t,
+            hide_possible_values = true
+        )]
+        engine: EngineKind,
+        /// Write a page to this file instead of text to the output
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
     },
+}
+
+/// Where one plan comes from.
+#[derive(Clone, Debug, Args)]
+#[group(skip)]
+pub struct Source {
+    /// The seed
+    #[arg(long, value_name = "SEED", group = "source")]
+    pub seed: Option<u64>,
+    /// The scenario, by the beginning of its name
+    #[arg(long, value_name = "NAME", group = "source")]
+    pub scenario: Option<String>,
 }
 
 /// A kind of fault by its name.

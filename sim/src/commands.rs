@@ -1,7 +1,9 @@
 //! What the commands do.
 
+mod campaign;
 mod engines;
 mod studies;
+mod timeline;
 
 use std::{
     convert::Infallible,
@@ -17,11 +19,16 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use self::engines::compare_engines;
-use self::studies::{coverage, explore_worlds, minimize_plan, missed};
+pub use self::campaign::CampaignArgs;
+use self::{
+    campaign::run_campaign,
+    engines::compare_engines,
+    studies::{coverage, explore_worlds, minimize_plan, missed},
+    timeline::{page_of_first, timeline},
+};
 use crate::{
-    campaign::{Job, Verdict, aborted, campaign, run_on},
-    cli::{Cli, Command, RunArgs},
+    campaign::{Job, Verdict, aborted, campaign, run_on, state::StateError},
+    cli::{Cli, Command, RunArgs, Source},
     generate::{generate, generate_with},
     plan::{FaultKind, Plan, PlanError},
     recorder::Keep,
@@ -85,6 +92,17 @@ pub enum UsageError {
     /// The plan that is to be minimized does not fail.
     #[error("{0}: expected a plan that breaks a promise, got one that keeps all of them")]
     NoFailure(String),
+    /// The state of a campaign cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A file could not be written.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
     /// The output could not be written.
     #[error("output: {0}")]
     Output(#[from] io::Error),
@@ -110,6 +128,7 @@ pub fn execute(cli: Cli) -> ExitCode {
             let compared = scenario::all().map(job).chain(random(seed, plans)).collect();
             compare_engines(compared, threads(jobs), json, out)
         }
+        Some(Command::Campaign(args)) => run_campaign(&args, out),
         Some(Command::Faults { json }) => faults(json, out),
         Some(Command::Coverage { plans, seed, engine, write, jobs }) => {
             let jobs_all = scenario::all().map(job).chain(random(seed, plans));
@@ -122,7 +141,10 @@ pub fn execute(cli: Cli) -> ExitCode {
         Some(Command::Minimize { plan, tries, out: file }) => {
             minimize_plan(&plan, tries, file, out)
         }
-        Some(Command::Plan { seed, scenario }) => print_plan(seed, scenario.as_deref(), out),
+        Some(Command::Plan(source)) => print_plan(&source, out),
+        Some(Command::Timeline { plan, source, engine, html }) => {
+            timeline(plan.as_deref(), &source, engine, html.as_deref(), out)
+        }
     };
     ExitCode::from(code.unwrap_or_else(|error| {
         eprintln!("error: {error}");
@@ -182,6 +204,9 @@ fn run(args: &RunArgs, out: &mut impl Write) -> Result<u8, UsageError> {
     };
     let verdicts = campaign(&jobs, threads(args.jobs), &directory(), &done);
     progress.finish_and_clear();
+    if let Some(html) = &args.html {
+        page_of_first(&jobs, &verdicts, html)?;
+    }
     if args.json {
         writeln!(out, "{}", Report::new(&verdicts).to_json())?;
         return Ok(report::exit_code(&verdicts));
@@ -390,23 +415,24 @@ fn faults(json: bool, out: &mut impl Write) -> Result<u8, UsageError> {
     Ok(0)
 }
 
-fn print_plan(
-    seed: Option<u64>,
-    scenario: Option<&str>,
-    out: &mut impl Write,
-) -> Result<u8, UsageError> {
-    let plan = match (scenario, seed) {
-        (Some(name), _) => match *scenarios(name)? {
-            [scenario] => scenario.plan(),
-            ref several => {
-                let names = several.iter().map(|s| s.name).collect::<Vec<_>>().join(", ");
-                return Err(UsageError::Ambiguous { got: name.to_owned(), names });
-            }
-        },
-        (None, seed) => generate(seed.expect("one of the two is required")),
-    };
-    writeln!(out, "{}", plan.to_json())?;
+fn print_plan(source: &Source, out: &mut impl Write) -> Result<u8, UsageError> {
+    writeln!(out, "{}", one(source)?.plan.to_json())?;
     Ok(0)
+}
+
+/// The one run that a seed or the beginning of a scenario's name stands for.
+fn one(source: &Source) -> Result<Job, UsageError> {
+    let Some(name) = &source.scenario else {
+        let plan = generate(source.seed.expect("one of the two is required"));
+        return Ok(Job { plan, expect: None, engine: EngineKind::default() });
+    };
+    match *scenarios(name)? {
+        [scenario] => Ok(job(scenario)),
+        ref several => {
+            let names = several.iter().map(|s| s.name).collect::<Vec<_>>().join(", ");
+            Err(UsageError::Ambiguous { got: name.clone(), names })
+        }
+    }
 }
 
 fn progress(runs: u64) -> ProgressBar {

@@ -14,6 +14,7 @@
 //! | [`hosts`] | what runs on the hosts: the store, engine models, the client |
 //! | [`event`], [`recorder`], [`trace`] | what happens, where it is reported, how it is hashed |
 //! | [`oracle`] | what must never happen |
+//! | [`timeline`] | what lasted how long, and the page that shows it |
 //! | [`reach`], [`coverage`], [`stats`] | what a run has seen |
 //! | [`explore`](mod@explore) | small worlds, every order of what can happen in them |
 //! | [`minimize`](mod@minimize) | from a failing plan to the smallest that still fails |
@@ -39,6 +40,7 @@ pub mod report;
 pub mod scenario;
 pub mod seeds;
 pub mod stats;
+pub mod timeline;
 pub mod trace;
 pub mod workload;
 pub mod world;

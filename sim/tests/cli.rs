@@ -317,3 +317,44 @@ fn a_request_that_never_ends_exits_3() {
     assert_eq!(code(&output), Some(3), "{}", out(&output));
     assert!(out(&output).contains("I5 liveness violated by test"));
 }
+
+#[test]
+fn a_timeline_as_text_is_the_trace() {
+    let timeline = sim(&["timeline", "--scenario", "f001_timeout_while_put_runs"]);
+    let trace = sim(&["--trace", "--scenario", "f001_timeout_while_put_runs"]);
+    assert_eq!((code(&timeline), out(&timeline)), (Some(0), out(&trace)));
+    assert!(out(&timeline).contains("request 0 sent"), "{}", out(&timeline));
+    for args in [&["timeline"][..], &["timeline", "x.json", "--seed", "1"]] {
+        assert_eq!(code(&sim(args)), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn a_page_shows_the_violation_and_how_to_see_it_again() {
+    let (page, plan) = (directory("page.html"), file("page.json", &violating().to_json()));
+    let shown = page.display().to_string();
+    let runs = [vec!["timeline", &plan, "--html", &shown], vec!["--plan", &plan, "--html", &shown]];
+    for args in runs {
+        _ = std::fs::remove_file(&page);
+        assert_eq!(code(&sim(&args)), Some(1), "{args:?}");
+        let text = std::fs::read_to_string(&page).expect("a page");
+        for words in ["\"promise\":\"I2 integrity\"", "./ci/just sim --trace --plan ", "<canvas"] {
+            assert!(text.contains(words), "{args:?}: {words}");
+        }
+    }
+    let nowhere = sim(&["timeline", "--seed", "1", "--html", "no/such/page.html"]);
+    assert_eq!(code(&nowhere), Some(2));
+    assert!(errors(&nowhere).contains("error: no/such/page.html: "), "{}", errors(&nowhere));
+}
+
+#[test]
+fn of_many_runs_without_a_violation_there_is_no_page() {
+    let page = directory("no-page.html");
+    let shown = page.display().to_string();
+    let two = sim(&["--seed", "1", "--plans", "2", "--html", &shown]);
+    assert_eq!((code(&two), page.exists()), (Some(0), false));
+    assert!(errors(&two).contains("is not written: no violation to show"), "{}", errors(&two));
+    let one = sim(&["--seed", "1", "--html", &shown]);
+    assert_eq!((code(&one), page.exists()), (Some(0), true));
+    std::fs::remove_file(&page).expect("the page");
+}

@@ -25,7 +25,7 @@ pub mod liveness;
 
 use std::{fmt, time::Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Event, Place},
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The number of an oracle, as the design names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum OracleId {
     /// Durability.
     I1,
