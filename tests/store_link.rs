@@ -1,7 +1,7 @@
 //! A store behind a link: absent at the start, down in between, closed at any point.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     future::Future,
     sync::{Arc, Mutex},
     time::Duration,
@@ -165,6 +165,9 @@ async fn a_store_that_comes_later_gets_the_region_before_any_call() {
     assert_eq!(store.with(|script| script.asked), 0, "nothing reached it before");
     assert_eq!(put_code(&link, &pool).await, Ok(()));
     assert_eq!(exists_code(&link).await, Ok(false));
+    let counters = link.counters();
+    assert_eq!((counters.came_up, counters.went_down, counters.attempts_failed), (1, 0, 3));
+    assert_eq!(counters.refused, BTreeMap::from([("exists".into(), 2), ("put".into(), 1)]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,6 +184,9 @@ async fn a_store_that_cannot_be_reached_is_not_asked_until_it_answers() {
     link.ready().await;
     assert_eq!(store.with(|script| script.asked), 4);
     assert_eq!(exists_code(&link).await, Ok(false));
+    let counters = link.counters();
+    assert_eq!((counters.came_up, counters.went_down, counters.attempts_failed), (2, 1, 2));
+    assert_eq!(counters.refused, BTreeMap::from([("exists".into(), 2)]));
 }
 
 #[tokio::test(start_paused = true)]

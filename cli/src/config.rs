@@ -1,13 +1,10 @@
 //! Checking and describing settings.
 
-use std::{env, fmt::Write as _, path::Path};
+use std::{fmt::Write as _, path::Path};
 
 use springtide::config::{Layer, Settings, keys, schema};
 
 use crate::{args::ConfigCommand, failure::Failure};
-
-/// Names Mooncake's own file.
-const MOONCAKE_VARIABLE: &str = "MOONCAKE_CONFIG_PATH";
 
 /// Does what the command says; gives what is to be printed.
 pub(crate) fn execute(command: &ConfigCommand) -> Result<String, Failure> {
@@ -34,20 +31,8 @@ pub(crate) fn execute(command: &ConfigCommand) -> Result<String, Failure> {
 
 /// Reads all sources.
 fn read(file: Option<&Path>) -> Result<Settings, Failure> {
-    let mut layers = Vec::new();
-    if let Some(path) = env::var_os(MOONCAKE_VARIABLE).filter(|path| !path.is_empty()) {
-        layers.push(Layer::mooncake_file(path.as_ref()).map_err(Failure::failed)?);
-    }
-    if let Some(path) = file {
-        layers.push(Layer::file(path).map_err(Failure::failed)?);
-    }
-    // What is no UTF-8 is no setting.
-    let variables = env::vars_os();
-    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    };
-    layers.push(Layer::environment(variables.filter_map(text)));
-    Settings::from_layers(layers).map_err(Failure::failed)
+    let file = file.map(Layer::file).transpose().map_err(Failure::failed)?;
+    Settings::from_process(Vec::new(), file.into_iter().collect()).map_err(Failure::failed)
 }
 
 /// Every key, as a table in Markdown.

@@ -9,9 +9,10 @@ returns what its type says.
 import functools
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from vllm.distributed.ec_transfer.ec_connector.base import (
@@ -28,7 +29,7 @@ from vllm.distributed.ec_transfer.ec_connector.utils import (
 from vllm.logger import init_logger
 
 from springtide import __version__
-from springtide._native import SchedulerSide, WorkerSide
+from springtide._native import SchedulerSide, WorkerSide, metrics
 from springtide.model import describe
 
 # Loggers outside of `vllm` are not shown.
@@ -71,6 +72,23 @@ def hook(default: Callable[[], Any]) -> Callable[..., Any]:
     return wrap
 
 
+class Metric(NamedTuple):
+    """A metric of the catalogue."""
+
+    kind: str
+    labels: list[str]
+    text: str
+
+
+METRICS = {name: Metric(*described) for name, *described in metrics()}
+
+
+def series(name: str) -> tuple[str, list[str]]:
+    """The metric and the values of its labels, in a name as `springtide_lookups{miss,absent}`."""
+    metric, _, values = name.partition("{")
+    return metric, values.removesuffix("}").split(",") if values else []
+
+
 class SpringtideMetadata(ECConnectorMetadata):
     """What a step asks of the workers; empty if nothing."""
 
@@ -91,14 +109,16 @@ class SpringtideAcknowledgement(ECConnectorWorkerMetadata):
 
 
 class SpringtideStats(ECConnectorStats):
-    """Counts since the last call, by name."""
+    """How much counters grew since the last call, and gauges as they are: by the metric's name with the values
+    of its labels, such as `springtide_lookups{miss,absent}`."""
 
     def reset(self) -> None:
         self.data = {}
 
     def aggregate(self, other: ECConnectorStats) -> ECConnectorStats:
-        for name, count in other.data.items():
-            self.data[name] = self.data.get(name, 0) + count
+        for name, number in other.data.items():
+            before = self.data.get(name, 0) if METRICS[series(name)[0]].kind == "counter" else 0
+            self.data[name] = before + number
         return self
 
     def reduce(self) -> dict[str, int | float]:
@@ -109,24 +129,35 @@ class SpringtideStats(ECConnectorStats):
 
 
 class SpringtideMetrics(ECConnectorPromMetrics):
-    """The counts on `/metrics`."""
+    """The numbers on vLLM's `/metrics`, under the names of docs/metrics.md behind `vllm:`."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        counter = self._counter_cls(
-            name="vllm:springtide_events",
-            documentation="What the encoder-cache connector did, by event.",
-            labelnames=[*self._labelnames, "event"],
-        )
-        self._events = {
-            engine: functools.partial(counter.labels, *labels)
-            for engine, labels in self.per_engine_labelvalues.items()
-        }
+        self._metrics: dict[str, Any] = {}
 
     def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
-        for event, count in transfer_stats_data.items():
-            if count > 0:
-                self._events[engine_idx](event).inc(count)
+        for name, number in transfer_stats_data.items():
+            metric, values = series(name)
+            target = self._metric(metric).labels(*self.per_engine_labelvalues[engine_idx], *values)
+            if METRICS[metric].kind == "counter":
+                target.inc(max(number, 0))
+            else:
+                target.set(number)
+
+    def _metric(self, name: str) -> Any:
+        if name not in self._metrics:
+            described = METRICS[name]
+            named = {
+                "name": f"vllm:{name}",
+                "documentation": described.text,
+                "labelnames": [*self._labelnames, *described.labels],
+            }
+            if described.kind == "counter":
+                self._metrics[name] = self._counter_cls(**named)
+            else:
+                # Where several API servers answer, the last number is the one that is true.
+                self._metrics[name] = self._gauge_cls(multiprocess_mode="mostrecent", **named)
+        return self._metrics[name]
 
 
 class SpringtideConnector(ECConnectorBase):
@@ -154,8 +185,7 @@ class SpringtideConnector(ECConnectorBase):
         where = role.name.lower()
         logger.info("springtide %s: %s, namespace %s", __version__, where, self._side.fingerprint)
         if self._rank == 0:
-            parts = {**instance["model"], **instance["settings"].get("namespace", {})}
-            logger.info("springtide namespace %s is %s", self._side.fingerprint, parts)
+            logger.info("springtide namespace %s is %s", self._side.fingerprint, self._side.namespace)
 
     # -- scheduler -----------------------------------------------------------------------------------
 
@@ -208,10 +238,8 @@ class SpringtideConnector(ECConnectorBase):
         if self.role != ECConnectorRole.SCHEDULER:
             # A worker's would be dropped.
             return None
-        changes = self._scheduler.changes()
-        # How many wait now is no count of events.
-        changes.pop("waiting", None)
-        return SpringtideStats(data=changes) if changes else None
+        grown, now = self._scheduler.changes()
+        return SpringtideStats(data=grown | now) if grown else None
 
     @classmethod
     def build_ec_connector_stats(cls, data: dict[str, Any] | None = None) -> ECConnectorStats | None:
@@ -332,6 +360,7 @@ class SpringtideConnector(ECConnectorBase):
 
     def _trouble(self, name: str, trouble: BaseException) -> None:
         self._hook_errors[name] = self._hook_errors.get(name, 0) + 1
+        self._side.hook_failed(name)
         if self._may_tell(name):
             count = self._hook_errors[name]
             logger.error("springtide: hook %s failed (%d times so far)", name, count, exc_info=trouble)
@@ -354,6 +383,11 @@ def to_device(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.device(kind, torch.accelerator.current_device_index()))
 
 
+def names_a_store(variable: str) -> bool:
+    """Whether an environment variable says where items are kept."""
+    return variable == "MOONCAKE_CONFIG_PATH" or variable.startswith("SPRINGTIDE__STORE__")
+
+
 def describe_instance(vllm_config: Any) -> dict[str, Any]:
     """What the extension module is told about this process."""
     transfer, parallel = vllm_config.ec_transfer_config, vllm_config.parallel_config
@@ -361,12 +395,9 @@ def describe_instance(vllm_config: Any) -> dict[str, Any]:
     if transfer.is_ec_consumer and getattr(parallel, "nnodes_within_dp", 1) > 1:
         raise ValueError("springtide: the workers of a consumer must run on one node: they share its memory")
     settings = dict(transfer.ec_connector_extra_config)
-    if "store" not in settings:
+    if "store" not in settings and not any(map(names_a_store, os.environ)):
         example = '{"store": {"disk": {"directory": "/var/cache/springtide", "capacity_bytes": 10000000000}}}'
         raise ValueError(f"springtide: ec_connector_extra_config must say where items are kept, such as {example}")
-    mooncake = settings["store"].get("mooncake") if isinstance(settings["store"], dict) else None
-    if isinstance(mooncake, dict):
-        settings["store"] = {"mooncake": {"local_hostname": transfer.ec_ip, **mooncake}}
     ranks = parallel.tensor_parallel_size
     engine = f"{transfer.engine_id}-{getattr(parallel, 'data_parallel_index', 0)}"
     return {
@@ -375,6 +406,7 @@ def describe_instance(vllm_config: Any) -> dict[str, Any]:
         "tensor_parallel": ranks,
         # As long as it is, a name of a file is short.
         "region": "/dev/shm/springtide-region-" + hashlib.blake2b(engine.encode(), digest_size=16).hexdigest(),
+        "host": transfer.ec_ip,
         "model": describe(vllm_config),
         "settings": settings,
     }

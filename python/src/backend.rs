@@ -4,16 +4,14 @@ use std::{future::Future, io, sync::Arc, thread};
 
 use springtide::{
     backend::{DiskStore, MooncakeStore},
+    config::StoreSettings,
     env::{ErrorCode, Fence, GetItem, Key, Outcome, PutItem, Store, StoreError, StoreLimits},
     pool::Region,
     runtime::TokioClock,
 };
 use tokio::sync::oneshot;
 
-use crate::{
-    settings::StoreSettings,
-    store::{self, PythonStore},
-};
+use crate::store::{self, PythonStore};
 
 /// The store of a process.
 #[derive(Clone)]
@@ -26,6 +24,15 @@ pub enum Backend {
     Python(PythonStore),
     /// For processes that move nothing.
     Nothing,
+}
+
+/// What the configured store can take in one call.
+pub fn limits(settings: &StoreSettings) -> StoreLimits {
+    match settings {
+        StoreSettings::Disk(config) => config.limits(),
+        StoreSettings::Mooncake(config) if config.library.is_some() => MooncakeStore::LIMITS,
+        StoreSettings::Mooncake(_) => store::LIMITS,
+    }
 }
 
 impl Backend {

@@ -11,6 +11,7 @@
 //! | [`backend`] | the stores that can be configured, as one type |
 //! | [`store`] | [`Store`](springtide::env::Store) over `mooncake.store.MooncakeDistributedStore` objects |
 //! | [`counters`], [`log`] | numbers and words for Python |
+//! | [`metrics`] | numbers for Prometheus, through vLLM and on an endpoint |
 //!
 //! As an extension module it links no libpython: the interpreter that imports it has the symbols. Programs
 //! that hold an interpreter (the tests of this crate) are built with the feature `embed` and without the
@@ -20,6 +21,7 @@ pub mod backend;
 pub mod cli;
 pub mod counters;
 pub mod log;
+pub mod metrics;
 pub mod process;
 pub mod scheduler;
 pub mod settings;
@@ -41,6 +43,12 @@ mod _native {
     #[pyfunction]
     fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
         py.detach(|| springtide_cli::run(arguments, &crate::cli::InPython))
+    }
+
+    /// Every metric: name, kind, labels and meaning.
+    #[pyfunction]
+    fn metrics() -> Vec<(&'static str, &'static str, Vec<&'static str>, &'static str)> {
+        crate::metrics::described()
     }
 
     #[pymodule_init]

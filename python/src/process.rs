@@ -13,7 +13,11 @@ use springtide::{
     runtime::{Runtime, TokioClock},
 };
 
-use crate::{backend::Backend, settings::Instance, tensor::TorchDevice};
+use crate::{
+    backend::{self, Backend},
+    settings::Instance,
+    tensor::TorchDevice,
+};
 
 /// The injected world of the plug-in.
 pub type PluginEnv = Runtime<Link<Backend>, TorchDevice>;
@@ -67,7 +71,7 @@ impl Process {
             }
         };
         let spawner = handle.clone();
-        let config = LinkConfig::new(instance.settings.store.limits());
+        let config = LinkConfig::new(backend::limits(&instance.settings.store));
         let link = Link::start(config, clock, |task| drop(spawner.spawn(task)), connect);
         let env = Runtime::new(handle.clone(), clock, link.clone(), TorchDevice);
         Ok(Self { env, link, runtime: Mutex::new(Some(runtime)), handle })
@@ -76,6 +80,16 @@ impl Process {
     /// The environment.
     pub fn env(&self) -> &PluginEnv {
         &self.env
+    }
+
+    /// The link to the store.
+    pub fn link(&self) -> &Link<Backend> {
+        &self.link
+    }
+
+    /// The runtime's threads.
+    pub fn handle(&self) -> &tokio::runtime::Handle {
+        &self.handle
     }
 
     /// Whether calls reach the store.

@@ -11,6 +11,7 @@ use springtide::pool::Backing;
 use crate::{
     counters::{Counts, Told, flatten},
     log,
+    metrics::Metrics,
     process::{PluginEnv, Process, failed, seconds},
     settings::Instance,
 };
@@ -20,7 +21,9 @@ use crate::{
 pub struct SchedulerSide {
     process: Process,
     scheduler: Scheduler<PluginEnv>,
+    metrics: Metrics,
     fingerprint: String,
+    namespace: String,
     told: Told,
 }
 
@@ -34,17 +37,37 @@ impl SchedulerSide {
         let loads = instance.role.loads();
         let backing = if loads { instance.shared() } else { Backing::Anonymous };
         let config = instance.config(backing).map_err(failed)?;
-        let fingerprint = Namespace::new(&config.namespace).fingerprint().to_owned();
+        let parts = config.namespace.clone();
+        let fingerprint = Namespace::new(&parts).fingerprint().to_owned();
+        let namespace = serde_json::to_string(&parts).map_err(failed)?;
         let process = Process::start(&instance, loads).map_err(failed)?;
         let start = Scheduler::start(process.env().clone(), config);
         let scheduler = process.block_on(py, start).map_err(failed)?;
-        Ok(Self { process, scheduler, fingerprint, told: Told::default() })
+        let metrics = Metrics::of_scheduler(&scheduler, &process, &instance, &parts);
+        Ok(Self { process, scheduler, metrics, fingerprint, namespace, told: Told::default() })
     }
 
     /// The namespace's fingerprint: equal on two instances exactly when they can share items.
     #[getter]
     fn fingerprint(&self) -> &str {
         &self.fingerprint
+    }
+
+    /// What the fingerprint stands for, as JSON.
+    #[getter]
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Where metrics are served, if they are.
+    #[getter]
+    fn metrics_address(&self) -> Option<String> {
+        self.metrics.address().map(|address| address.to_string())
+    }
+
+    /// Counts a hook of the engine that has failed.
+    fn hook_failed(&self, hook: &str) {
+        self.metrics.hook_failed(hook);
     }
 
     /// Whether calls reach the store.
@@ -108,9 +131,15 @@ impl SchedulerSide {
         py.detach(|| flatten(&self.scheduler.counters()))
     }
 
-    /// What has changed since the last call. Numbers that also fall (`waiting`) may come with a minus.
-    fn changes(&self, py: Python<'_>) -> Counts {
-        py.detach(|| self.told.changes(flatten(&self.scheduler.counters())))
+    /// What has changed since the last call, for vLLM's metrics: how much each counter grew, and if one did,
+    /// the gauges as they are now.
+    fn changes(&self, py: Python<'_>) -> (Counts, Counts) {
+        py.detach(|| {
+            let (counters, gauges) = self.metrics.numbers();
+            let grown = self.told.changes(counters);
+            let gauges = if grown.is_empty() { Counts::new() } else { gauges };
+            (grown, gauges)
+        })
     }
 
     /// What is open now: requests, orders, keys, residents, bytes in flight.
@@ -125,7 +154,10 @@ impl SchedulerSide {
         let limit = seconds(duration).min(Duration::from_secs(3600));
         let deadline = self.process.deadline(limit);
         let report = self.process.block_on(py, self.scheduler.close(deadline));
-        py.detach(|| self.process.stop());
+        py.detach(|| {
+            self.metrics.close();
+            self.process.stop();
+        });
         format!("{report:?}")
     }
 }

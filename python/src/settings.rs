@@ -1,22 +1,24 @@
 //! What the plug-in is told: the user's settings (`ec_connector_extra_config`) and what the engine knows.
 //!
-//! Both come as one JSON text from Python, and every error names the field, what came and what was expected.
+//! Both come as one JSON text from Python. The user's settings are those of every program of springtide, with
+//! the same sources beside the JSON: Mooncake's own file and environment variables.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 use springtide::{
-    backend::{DiskConfig, MooncakeConfig, MooncakeStore},
-    connector::{Config, LoadConfig, NamespaceParts, Role, SaveConfig, Secret, SecretError},
-    env::{DType, StoreLimits},
-    pool::{Backing, PoolConfig},
+    config::{Layer, Settings},
+    connector::{Config, NamespaceParts, Role},
+    env::DType,
+    pool::Backing,
 };
 
-use crate::store;
+/// What the messages of mistakes call the user's settings.
+const ORIGIN: &str = "ec_connector_extra_config";
 
 /// One process of one instance.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct Instance {
     /// What the instance does.
     pub role: Role,
@@ -30,6 +32,20 @@ pub struct Instance {
     pub model: Model,
     /// What the user wrote.
     pub settings: Settings,
+}
+
+/// [`Instance`] as Python says it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Told {
+    role: Role,
+    rank: u32,
+    tensor_parallel: u32,
+    region: PathBuf,
+    /// This instance's address, as the engine knows it.
+    host: String,
+    model: Model,
+    settings: Value,
 }
 
 /// What changes the bytes of an encoder output.
@@ -52,95 +68,19 @@ pub struct Model {
     pub width: u64,
 }
 
-/// `ec_connector_extra_config`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Settings {
-    /// Where items are kept.
-    pub store: StoreSettings,
-    /// Bytes of the pool: the worker's on a producer, the one that scheduler and workers share on a consumer.
-    #[serde(default = "default_pool_bytes")]
-    pub pool_bytes: u64,
-    /// How items are saved.
-    #[serde(default)]
-    pub saves: SaveConfig,
-    /// How items are loaded.
-    #[serde(default)]
-    pub loads: LoadConfig,
-    /// How long a producer's step, and so its response, waits for what it has saved.
-    #[serde(default = "default_wait_for_save_ms")]
-    pub wait_for_save_ms: u64,
-    /// Whether items carry a checksum that readers check.
-    #[serde(default = "default_payload_checksum")]
-    pub payload_checksum: bool,
-    /// File with the secret that the instances share.
-    #[serde(default)]
-    pub secret_file: Option<PathBuf>,
-    /// Replaces parts of what the engine says of its model.
-    #[serde(default)]
-    pub namespace: Overrides,
-}
-
-/// The store, by one key.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StoreSettings {
-    /// A directory.
-    Disk(DiskConfig),
-    /// Mooncake Store: over the C ABI if a `library` is named, otherwise through Mooncake's Python class.
-    Mooncake(MooncakeConfig),
-}
-
-/// Parts of the namespace that the user sets.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Overrides {
-    model: Option<String>,
-    revision: Option<String>,
-    processor: Option<String>,
-    encoder: Option<String>,
-    adapter: Option<String>,
-    dtype: Option<String>,
-    width: Option<u64>,
-}
-
-fn default_pool_bytes() -> u64 {
-    1 << 30
-}
-
-fn default_wait_for_save_ms() -> u64 {
-    2000
-}
-
-fn default_payload_checksum() -> bool {
-    true
-}
-
-impl StoreSettings {
-    /// What the store can take in one call.
-    pub fn limits(&self) -> StoreLimits {
-        match self {
-            Self::Disk(config) => config.limits(),
-            Self::Mooncake(config) if config.library.is_some() => MooncakeStore::LIMITS,
-            Self::Mooncake(_) => store::LIMITS,
-        }
-    }
-}
-
-impl Settings {
-    fn secret(&self) -> Result<Option<Secret>, SecretError> {
-        self.secret_file.as_deref().map(Secret::read).transpose()
-    }
-}
-
 impl Instance {
     /// Reads the JSON text that Python made.
     ///
     /// # Errors
     /// In words for whoever wrote the settings.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let instance: Self = serde_json::from_str(text)
-            .map_err(|error| format!("ec_connector_extra_config: {error}"))?;
+        let told: Told = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let Told { role, rank, tensor_parallel, region, host, model, settings } = told;
+        // Counts only where the store is Mooncake's and nobody says it better.
+        let engine = Layer::new("vLLM", json!({"store": {"mooncake": {"local_hostname": host}}}));
+        let settings = Settings::from_process(vec![engine], vec![Layer::new(ORIGIN, settings)])
+            .map_err(|error| error.to_string())?;
+        let instance = Self { role, rank, tensor_parallel, region, model, settings };
         instance.namespace()?;
         Ok(instance)
     }
@@ -181,17 +121,12 @@ impl Instance {
     /// # Errors
     /// As [`Instance::namespace`].
     pub fn config(&self, backing: Backing) -> Result<Config, String> {
-        let settings = &self.settings;
         Ok(Config {
             role: self.role,
             namespace: self.namespace()?,
             rank: self.rank,
             tensor_parallel: self.tensor_parallel,
-            pool: PoolConfig { backing, ..PoolConfig::with_bytes(settings.pool_bytes) },
-            saves: settings.saves.clone(),
-            loads: settings.loads.clone(),
-            payload_checksum: settings.payload_checksum,
-            ..Config::default()
+            ..self.settings.connector(backing)
         })
     }
 

@@ -19,6 +19,7 @@ use springtide::{
 use crate::{
     counters::{Counts, flatten},
     log,
+    metrics::Metrics,
     process::{PluginEnv, Process, failed, seconds},
     settings::Instance,
     tensor::TorchTensor,
@@ -32,7 +33,9 @@ type Load = (u64, String, String, Vec<u64>);
 pub struct WorkerSide {
     process: Process,
     worker: Worker<PluginEnv>,
+    metrics: Metrics,
     fingerprint: String,
+    namespace: String,
     wait_for_save: Duration,
     /// The step's orders, between [`WorkerSide::due`] and [`WorkerSide::load`].
     orders: Mutex<BTreeMap<u64, LoadOrder>>,
@@ -47,7 +50,9 @@ impl WorkerSide {
         log::start();
         let instance = Instance::parse(instance).map_err(failed)?;
         let config = instance.config(Backing::Anonymous).map_err(failed)?;
-        let fingerprint = Namespace::new(&config.namespace).fingerprint().to_owned();
+        let parts = config.namespace.clone();
+        let fingerprint = Namespace::new(&parts).fingerprint().to_owned();
+        let namespace = serde_json::to_string(&parts).map_err(failed)?;
         let mapper = match instance.role.loads() {
             true => Some(Mapper::prepare(&instance.region, &config.pool).map_err(failed)?),
             false => None,
@@ -56,14 +61,40 @@ impl WorkerSide {
         let process = Process::start(&instance, saves).map_err(failed)?;
         let start = Worker::start(process.env().clone(), config, mapper);
         let worker = process.block_on(py, start).map_err(failed)?;
+        let metrics = Metrics::of_worker(&worker, &process, &instance, &parts);
         let wait_for_save = Duration::from_millis(instance.settings.wait_for_save_ms);
-        Ok(Self { process, worker, fingerprint, wait_for_save, orders: Mutex::default() })
+        Ok(Self {
+            process,
+            worker,
+            metrics,
+            fingerprint,
+            namespace,
+            wait_for_save,
+            orders: Mutex::default(),
+        })
     }
 
     /// The namespace's fingerprint: equal on two instances exactly when they can share items.
     #[getter]
     fn fingerprint(&self) -> &str {
         &self.fingerprint
+    }
+
+    /// What the fingerprint stands for, as JSON.
+    #[getter]
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Where metrics are served, if they are.
+    #[getter]
+    fn metrics_address(&self) -> Option<String> {
+        self.metrics.address().map(|address| address.to_string())
+    }
+
+    /// Counts a hook of the engine that has failed.
+    fn hook_failed(&self, hook: &str) {
+        self.metrics.hook_failed(hook);
     }
 
     /// Whether calls reach the store.
@@ -152,7 +183,10 @@ impl WorkerSide {
         let limit = seconds(duration).min(Duration::from_secs(3600));
         let deadline = self.process.deadline(limit);
         let report = self.process.block_on(py, self.worker.close(deadline));
-        py.detach(|| self.process.stop());
+        py.detach(|| {
+            self.metrics.close();
+            self.process.stop();
+        });
         format!("{report:?}")
     }
 }

@@ -25,6 +25,7 @@ use std::{
 
 use tokio::sync::Notify;
 
+use super::link_state::{LinkCounters, LinkState};
 use crate::{
     env::{
         Clock, ErrorCode, Fence, GetItem, Key, Outcome, PutItem, Store, StoreError, StoreLimits,
@@ -64,19 +65,6 @@ impl LinkConfig {
     }
 }
 
-/// Whether calls reach the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkState {
-    /// Not connected yet.
-    Absent,
-    /// Calls reach it.
-    Up,
-    /// It does not answer; it is tried again.
-    Down,
-    /// Closed by us.
-    Closed,
-}
-
 /// A [`Store`] over one that may be down. Clones share it.
 pub struct Link<S: Store>(Arc<Shared<S>>);
 
@@ -100,6 +88,7 @@ struct State<S> {
     region: Option<Arc<Region>>,
     /// Why it is not up, reported once.
     reported: Option<String>,
+    counters: LinkCounters,
 }
 
 impl<S: Store> Link<S> {
@@ -119,7 +108,13 @@ impl<S: Store> Link<S> {
             let clock = clock.clone();
             Box::pin(async move { clock.sleep(duration).await }) as Task
         };
-        let state = State { link: LinkState::Absent, store: None, region: None, reported: None };
+        let state = State {
+            link: LinkState::Absent,
+            store: None,
+            region: None,
+            reported: None,
+            counters: LinkCounters::default(),
+        };
         let shared = Arc::new(Shared {
             config,
             sleep: Box::new(sleep),
@@ -135,6 +130,11 @@ impl<S: Store> Link<S> {
         self.0.lock().link
     }
 
+    /// What has happened to the store so far.
+    pub fn counters(&self) -> LinkCounters {
+        self.0.lock().counters.clone()
+    }
+
     /// Waits until the store is up, or closed.
     pub async fn ready(&self) {
         loop {
@@ -147,10 +147,14 @@ impl<S: Store> Link<S> {
         }
     }
 
-    /// The store, while it is up.
-    fn up(&self) -> Option<S> {
-        let state = self.0.lock();
-        state.store.clone().filter(|_| state.link == LinkState::Up)
+    /// The store, while it is up; otherwise the call is refused for so many items.
+    fn up(&self, call: &str, items: usize) -> Option<S> {
+        let mut state = self.0.lock();
+        let store = state.store.clone().filter(|_| state.link == LinkState::Up);
+        if store.is_none() {
+            state.counters.refuse(call, items);
+        }
+        store
     }
 
     /// A lookup: one that is not answered in time takes the store down, and is awaited all the same.
@@ -190,6 +194,7 @@ impl<S: Store> Shared<S> {
         let mut state = self.lock();
         if state.link == LinkState::Up {
             state.link = LinkState::Down;
+            state.counters.went_down += 1;
             state.reported = Some(why.to_owned());
             tracing::warn!(why, "the store is down: items are encoded locally and not saved");
             drop(state);
@@ -227,6 +232,7 @@ impl<S: Store> Shared<S> {
                 },
             };
             if let Err(why) = result {
+                self.lock().counters.attempts_failed += 1;
                 self.report(why);
                 tokio::select! {
                     biased;
@@ -296,6 +302,7 @@ impl<S: Store> Shared<S> {
         if state.reported.take().is_some() {
             tracing::warn!("the store is up");
         }
+        state.counters.came_up += u64::from(state.link != LinkState::Up);
         state.link = LinkState::Up;
         drop(state);
         self.changed.notify_waiters();
@@ -375,7 +382,7 @@ impl<S: Store> Store for Link<S> {
     fn put(&self, items: Vec<PutItem>) -> impl Future<Output = Vec<Outcome<()>>> + Send {
         let link = self.clone();
         Box::pin(async move {
-            match link.up() {
+            match link.up("put", items.len()) {
                 Some(store) => link.transfer(store.put(items)).await,
                 None => refuse(items.into_iter().map(|item| item.source)),
             }
@@ -385,7 +392,7 @@ impl<S: Store> Store for Link<S> {
     fn get(&self, items: Vec<GetItem>) -> impl Future<Output = Vec<Outcome<u64>>> + Send {
         let link = self.clone();
         Box::pin(async move {
-            match link.up() {
+            match link.up("get", items.len()) {
                 Some(store) => link.transfer(store.get(items)).await,
                 None => refuse(items.into_iter().map(|item| item.dest)),
             }
@@ -393,7 +400,9 @@ impl<S: Store> Store for Link<S> {
     }
 
     async fn exists(&self, keys: Vec<Key>) -> Vec<Result<bool, StoreError>> {
-        let Some(store) = self.up() else { return vec![Err(down()); keys.len()] };
+        let Some(store) = self.up("exists", keys.len()) else {
+            return vec![Err(down()); keys.len()];
+        };
         let mut answers = Vec::new();
         let ask = async {
             answers = store.exists(keys).await;
@@ -405,14 +414,14 @@ impl<S: Store> Store for Link<S> {
     }
 
     async fn size(&self, key: Key) -> Result<u64, StoreError> {
-        match self.up() {
+        match self.up("size", 1) {
             Some(store) => self.look_up(store.size(key)).await,
             None => Err(down()),
         }
     }
 
     async fn remove(&self, key: Key, force: bool) -> Result<(), StoreError> {
-        match self.up() {
+        match self.up("remove", 1) {
             Some(store) => self.look_up(store.remove(key, force)).await,
             None => Err(down()),
         }

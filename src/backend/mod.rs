@@ -12,6 +12,7 @@ mod blocking;
 mod disk;
 mod disk_files;
 mod link;
+mod link_state;
 mod mooncake;
 mod probe;
 mod threads;
@@ -19,7 +20,8 @@ mod threads;
 pub use self::{
     blocking::{Blocking, BlockingConfig, BlockingStore},
     disk::{DiskConfig, DiskStore},
-    link::{Link, LinkConfig, LinkState},
+    link::{Link, LinkConfig},
+    link_state::{LinkCounters, LinkState},
     mooncake::{
         MOONCAKE_FRAGMENTS_MAX, MooncakeCalls, MooncakeConfig, MooncakeError, MooncakeStore,
         Protocol,

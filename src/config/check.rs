@@ -62,6 +62,13 @@ impl Settings {
                 "payload_checksum is false: bytes that the store delivers wrong reach the model";
             warnings.push(text.into());
         }
+        if let Ok(Some(address)) = self.metrics.address()
+            && !address.ip().is_loopback()
+        {
+            warnings.push(format!(
+                "metrics.listen is {address}: whoever reaches this address can read the counters"
+            ));
+        }
         if let StoreSettings::Disk(_) = self.store {
             let text = "store is disk: only instances that mount the directory share items";
             warnings.push(text.into());
@@ -82,6 +89,10 @@ impl Settings {
         }
         if !(1..=600_000).contains(&self.wait_for_save_ms) {
             return Err(mistake("wait_for_save_ms", self.wait_for_save_ms, "1 to 600000"));
+        }
+        if let Err(text) = self.metrics.address() {
+            let expected = "ADDRESS:PORT, the address being a number, such as 127.0.0.1:9465";
+            return Err(mistake("metrics.listen", format!("{text:?}"), expected));
         }
         let (saves, loads) = (&self.saves, &self.loads);
         for (part, batch, in_flight) in [

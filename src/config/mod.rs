@@ -43,7 +43,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use std::{env, path::PathBuf};
+use std::{env, ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,9 @@ use crate::{
     pool::{Backing, PoolConfig},
     size,
 };
+
+/// Names Mooncake's own file.
+const MOONCAKE_VARIABLE: &str = "MOONCAKE_CONFIG_PATH";
 
 /// What the user of an instance says. The engine says the rest: role, ranks, the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -84,6 +87,29 @@ pub struct Settings {
     pub secret_file: Option<PathBuf>,
     /// Replaces parts of what the engine says of its model.
     pub namespace: NamespaceSettings,
+    /// Where counters are served.
+    pub metrics: MetricsSettings,
+}
+
+/// Where counters are served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsSettings {
+    /// `ADDRESS:PORT` of an endpoint with `/metrics` and `/healthz`, such as `127.0.0.1:9465`; none if it is not
+    /// set. The scheduler's process takes the port, the worker of rank *r* the port + 1 + *r*; with port 0 each
+    /// takes a free one and logs it.
+    pub listen: Option<String>,
+}
+
+impl MetricsSettings {
+    /// The address, if one is set.
+    ///
+    /// # Errors
+    /// The text that is no address with a port.
+    pub fn address(&self) -> Result<Option<SocketAddr>, String> {
+        let parse = |text: &String| text.parse().map_err(|_| text.clone());
+        self.listen.as_ref().map(parse).transpose()
+    }
 }
 
 /// Where items are kept: one of these.
@@ -128,6 +154,7 @@ impl Default for Settings {
             payload_checksum: connector.payload_checksum,
             secret_file: None,
             namespace: NamespaceSettings::default(),
+            metrics: MetricsSettings::default(),
         }
     }
 }
@@ -163,6 +190,25 @@ impl Settings {
     /// As [`Secret::read`].
     pub fn secret(&self) -> Result<Option<Secret>, SecretError> {
         self.secret_file.as_deref().map(Secret::read).transpose()
+    }
+
+    /// Reads all sources of this process: `below`, Mooncake's own file where `MOONCAKE_CONFIG_PATH` names one,
+    /// `layers`, and environment variables on top.
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub fn from_process(below: Vec<Layer>, layers: Vec<Layer>) -> Result<Self, SettingsError> {
+        let mut all = below;
+        if let Some(path) = env::var_os(MOONCAKE_VARIABLE).filter(|path| !path.is_empty()) {
+            all.push(Layer::mooncake_file(path.as_ref())?);
+        }
+        all.extend(layers);
+        // What is no UTF-8 is no setting.
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        all.push(Layer::environment(env::vars_os().filter_map(text)));
+        Self::from_layers(all)
     }
 
     /// The connector's configuration as far as the user says it, with memory from `backing`. Role, ranks and

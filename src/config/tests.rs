@@ -69,6 +69,8 @@ fn each_kind_of_mistake_is_told_by_key_value_and_what_was_expected() {
         ("a pool smaller than a unit", plain("pool_bytes = \"1 KiB\"")),
         ("a batch above what may be in flight", saves("batch_bytes_max = \"1 TiB\"")),
         ("a disk without room", plain("[store.disk]\ndirectory = \"/d\"\ncapacity_bytes = 0")),
+        ("a name for an address", plain("[metrics]\nlisten = \"localhost:9465\"")),
+        ("an address without a port", plain("[metrics]\nlisten = \"127.0.0.1\"")),
         ("no TOML", plain("[saves\nattempts_max = 1")),
     ];
     let mut told = String::new();

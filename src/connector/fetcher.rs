@@ -160,14 +160,19 @@ impl<E: Env> Fetcher<E> {
     }
 
     async fn lookup(&self, keys: Vec<Key>) {
-        let limit = self.now() + self.config.io_timeout;
+        let started = self.now();
+        let limit = started + self.config.io_timeout;
         let call = || self.env.store().exists(keys.clone());
         let answers = bounded(&self.env, limit, call).await.unwrap_or_default();
+        let took = self.now() - started;
         let mut answers = answers.into_iter();
         for key in keys {
             // A store that does not answer is no answer: the same as an unreachable one.
             let answer = answers.next().unwrap_or(Err(self.no_answer()));
-            self.event(|loads, now| loads.looked_up(&key, answer, now));
+            self.event(|loads, now| {
+                loads.times.lookup.record(took);
+                loads.looked_up(&key, answer, now);
+            });
         }
     }
 
@@ -189,9 +194,11 @@ impl<E: Env> Fetcher<E> {
             return;
         }
         let keys: Vec<Key> = items.iter().map(|item| item.key.clone()).collect();
-        let limit = self.now() + self.config.io_timeout;
+        let started = self.now();
+        let limit = started + self.config.io_timeout;
         let call = || self.env.store().get(items);
         let outcomes = bounded(&self.env, limit, call).await.unwrap_or_default();
+        let took = self.now() - started;
         let mut outcomes = outcomes.into_iter();
         for key in keys {
             // Keeps the item until those who wait for it have pinned it.
@@ -213,7 +220,10 @@ impl<E: Env> Fetcher<E> {
                     }
                 }
             };
-            self.event(|loads, now| loads.fetched(&key, end, now));
+            self.event(|loads, now| {
+                loads.times.get.record(took);
+                loads.fetched(&key, end, now);
+            });
         }
     }
 
@@ -241,8 +251,15 @@ impl<E: Env> Fetcher<E> {
         items
     }
 
-    /// Whether what has been fetched is what was asked for.
+    /// Whether what has been fetched is what was asked for, and how long it took to know.
     async fn validate(&self, key: &Key, lease: &Lease, bytes: u64) -> Result<(), Rejection> {
+        let started = self.now();
+        let valid = self.compare(key, lease, bytes).await;
+        self.lock().loads.times.validate.record(self.now() - started);
+        valid
+    }
+
+    async fn compare(&self, key: &Key, lease: &Lease, bytes: u64) -> Result<(), Rejection> {
         if bytes != lease.len() {
             return Err(Rejection::Length);
         }

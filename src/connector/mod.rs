@@ -16,6 +16,7 @@
 
 mod calls;
 mod config;
+mod deliveries;
 mod fetcher;
 mod key;
 mod loads;
@@ -33,13 +34,17 @@ mod worker;
 
 pub use self::{
     config::{Config, ConfigError, LoadConfig, Role, SaveConfig},
+    deliveries::{DeliverError, Delivery, DeliveryCounters},
     key::{FORMAT, IDENTIFIER_MAX, Namespace, NamespaceParts},
-    loads::{LoadCounters, MissReason},
+    loads::{LoadCounters, LoadTimes, MissReason},
     memory::{CloseReport, StartError},
     object::{HEADER_BYTES, Header, PayloadChecksum, Proof, Rejection, object_bytes},
     requests::{Availability, ItemDecision, ItemRequest, LoadOrder, OrderId, StepPlan},
-    saves::{DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, Ticket},
+    saves::{
+        DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, SaveTimes,
+        Ticket,
+    },
     scheduler::{Scheduler, SchedulerGauges},
     seal::{SEAL_BYTES, SECRET_BYTES_MAX, SECRET_BYTES_MIN, Secret, SecretError},
-    worker::{DeliverError, Delivery, LoadTarget, StepWork, Worker},
+    worker::{LoadTarget, StepWork, Worker},
 };

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{
     config::Config,
     fetcher::{Fetcher, State},
-    loads::LoadCounters,
+    loads::{LoadCounters, LoadTimes},
     memory::{CloseReport, Closing, StartError, close_client},
     republish::Republish,
     requests::{Availability, ItemDecision, ItemRequest, OrderId, StepPlan},
@@ -141,6 +141,12 @@ impl<E: Env> Scheduler<E> {
     pub fn counters(&self) -> LoadCounters {
         let Some(fetcher) = &self.0.fetcher else { return LoadCounters::default() };
         self.with(fetcher, |state| state.loads.counters.clone())
+    }
+
+    /// How long the stages of loading took.
+    pub fn times(&self) -> LoadTimes {
+        let Some(fetcher) = &self.0.fetcher else { return LoadTimes::default() };
+        self.with(fetcher, |state| state.loads.times.clone())
     }
 
     /// What is open now.

@@ -14,16 +14,17 @@ use std::{
 use super::{
     calls,
     config::Config,
+    deliveries::{DeliverError, Delivery, DeliveryCounters},
     key::Namespace,
     memory::{CloseReport, Closing, StartError, close_client},
     object::{HEADER_BYTES, object_bytes},
     requests::{LoadOrder, OrderId, StepPlan},
-    saves::{SaveCounters, SaveReport, Ticket},
+    saves::{SaveCounters, SaveReport, SaveTimes, Ticket},
     uploader::Uploader,
 };
 use crate::{
-    env::{Clock, Device, DeviceError, Env, Time},
-    pool::{Mapper, Pool, StaleHandle, View},
+    env::{Clock, Device, Env, Time},
+    pool::{Mapper, Pool, View},
 };
 
 /// The worker's side of the connector. Clones share one state.
@@ -38,6 +39,7 @@ struct Handle<E: Env> {
     mapper: Option<Mapper>,
     io_timeout: Duration,
     sent: Mutex<Sent>,
+    deliveries: Mutex<DeliveryCounters>,
     closing: Closing,
 }
 
@@ -83,40 +85,6 @@ pub struct LoadTarget<D: Device> {
     pub free: D::Event,
 }
 
-/// How one order ended on this rank.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery {
-    /// The order.
-    pub order: OrderId,
-    /// `Ok` when the tensor holds the item; such orders are acknowledged to the scheduler.
-    pub result: Result<(), DeliverError>,
-}
-
-/// An order that was not carried out.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DeliverError {
-    /// This worker has no mapping of the scheduler's region.
-    #[error("this worker maps no region")]
-    NoRegion,
-    /// The tensor is not what the order describes.
-    #[error("expected a tensor of {expected}, got {got}")]
-    Tensor {
-        /// The order's type and shape.
-        expected: String,
-        /// The tensor's.
-        got: String,
-    },
-    /// The memory has been reused: the scheduler did not keep its promise.
-    #[error("{0}")]
-    Stale(#[from] StaleHandle),
-    /// The device did not copy.
-    #[error("{0}")]
-    Device(#[from] DeviceError),
-    /// The device did not answer within the I/O timeout. The copy may still run.
-    #[error("the device did not answer")]
-    NoAnswer,
-}
-
 impl<E: Env> Worker<E> {
     /// Starts a worker. A producer's rank 0 opens and registers a pool; a consumer copies from `mapper`.
     ///
@@ -142,6 +110,7 @@ impl<E: Env> Worker<E> {
             mapper,
             io_timeout,
             sent: Mutex::default(),
+            deliveries: Mutex::default(),
             closing: Closing::default(),
         })))
     }
@@ -190,13 +159,19 @@ impl<E: Env> Worker<E> {
     /// Copies the orders of a step, as [`Worker::due`] gives them, from the shared region into their tensors.
     /// All copies are started before the first is awaited; each ends within the I/O timeout.
     pub async fn load(&self, targets: Vec<LoadTarget<E::Device>>) -> Vec<Delivery> {
-        let started: Vec<_> = targets.into_iter().map(|target| self.start_load(target)).collect();
+        let begun = self.0.env.clock().now();
+        let start = |target: LoadTarget<E::Device>| {
+            let bytes = target.order.spec.bytes();
+            (bytes, self.start_load(target))
+        };
+        let started: Vec<_> = targets.into_iter().map(start).collect();
         let mut deliveries = Vec::with_capacity(started.len());
-        for (order, copy) in started {
+        for (bytes, (order, copy)) in started {
             let result = match copy {
                 Ok(copy) => copy.await,
                 Err(error) => Err(error),
             };
+            self.deliveries().count(&result, bytes, self.0.env.clock().now() - begun);
             let mut sent = self.sent();
             if result.is_ok() && sent.orders.contains(&order) {
                 sent.delivered.insert(order);
@@ -214,6 +189,16 @@ impl<E: Env> Worker<E> {
     /// What saving has done so far.
     pub fn counters(&self) -> SaveCounters {
         self.0.uploader.as_ref().map(|uploader| uploader.counters()).unwrap_or_default()
+    }
+
+    /// How long the stages of saving took.
+    pub fn times(&self) -> SaveTimes {
+        self.0.uploader.as_ref().map(|uploader| uploader.times()).unwrap_or_default()
+    }
+
+    /// What was copied to the device, on a consumer; `None` on a pure producer.
+    pub fn delivered(&self) -> Option<DeliveryCounters> {
+        self.0.mapper.as_ref().map(|_| self.deliveries().clone())
     }
 
     /// Bytes in running puts.
@@ -256,6 +241,10 @@ impl<E: Env> Worker<E> {
             }) as Pin<Box<dyn Future<Output = Result<(), DeliverError>> + Send>>
         });
         (id, copy)
+    }
+
+    fn deliveries(&self) -> std::sync::MutexGuard<'_, DeliveryCounters> {
+        self.0.deliveries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sent(&self) -> std::sync::MutexGuard<'_, Sent> {

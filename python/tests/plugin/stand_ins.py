@@ -60,6 +60,32 @@ class Stats:
         self.data = data or {}
 
 
+class Series:
+    """A counter or gauge, and its labelled children."""
+
+    made: list["Series"] = []
+
+    def __init__(self, name: str, documentation: str, labelnames: list[str], multiprocess_mode: str = "") -> None:
+        self.name, self.documentation, self.labelnames = name, documentation, labelnames
+        self.numbers: dict[tuple, int] = {}
+        Series.made.append(self)
+
+    def labels(self, *values: Any) -> Any:
+        assert len(values) == len(self.labelnames), (self.name, values)
+        return SimpleNamespace(inc=lambda by: self._put(values, self.numbers.get(values, 0) + by), set=lambda to: self._put(values, to))
+
+    def _put(self, values: tuple, number: int) -> None:
+        self.numbers[values] = number
+
+
+class PromMetrics:
+    """vLLM's base class of a connector's metrics."""
+
+    def __init__(self, vllm_config: Any, metric_types: Any, labelnames: list[str], per_engine_labelvalues: dict) -> None:
+        self._counter_cls = self._gauge_cls = Series
+        self._labelnames, self.per_engine_labelvalues = labelnames, per_engine_labelvalues
+
+
 class Resolver:
     def __init__(self, model_config: Any) -> None:
         self.model_config = model_config
@@ -139,7 +165,7 @@ def install() -> types.ModuleType:
     base.ECConnectorBase, base.ECConnectorRole = base_class(), Role
     base.ECConnectorMetadata = type("ECConnectorMetadata", (ABC,), {})
     base.ECConnectorWorkerMetadata = type("ECConnectorWorkerMetadata", (ABC,), {})
-    metrics.ECConnectorPromMetrics = type("ECConnectorPromMetrics", (), {})
+    metrics.ECConnectorPromMetrics = PromMetrics
     metrics.ECConnectorStats = Stats
     utils.PlaceholderMetadataResolver, utils.collect_ec_item_metadata = Resolver, collect
     logger, platforms = types.ModuleType("vllm.logger"), types.ModuleType("vllm.platforms")

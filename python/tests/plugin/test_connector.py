@@ -182,17 +182,6 @@ class OverDisk(unittest.TestCase):
         self.assertEqual(producer.counters()["stored"], 1)
         self.assertEqual(len(self.objects()), 1)
 
-    def test_counts_are_told_as_changes(self) -> None:
-        consumer = self.engine("ec_consumer")
-        consumer.run(Request("r", ("a", 3)), output)
-        stats = consumer.scheduler.get_ec_connector_stats()
-        self.assertEqual((stats.data["lookups"], stats.data["misses.absent"]), (1, 1))
-        self.assertNotIn("waiting", stats.data)
-        self.assertIsNone(consumer.scheduler.get_ec_connector_stats(), "nothing since")
-        self.assertIsNone(consumer.workers[0].get_ec_connector_stats())
-        again = engine.CONNECTOR.SpringtideConnector.build_ec_connector_stats({"lookups": 2})
-        self.assertEqual(stats.aggregate(again).reduce()["lookups"], 3)
-
     def test_a_response_names_the_namespace_and_a_consumer_compares_it(self) -> None:
         producer, consumer = self.engine("ec_producer"), self.engine("ec_consumer")
         other = self.engine("ec_consumer", model={"model": "another"})

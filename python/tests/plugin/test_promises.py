@@ -244,15 +244,19 @@ class Promises(unittest.TestCase):
             CONNECTOR(config, Role.SCHEDULER)
 
         for changes, words in [
-            ({"store": {"tape": {}}}, "unknown variant `tape`, expected `disk` or `mooncake`"),
-            ({"store": {"disk": {"directory": "/x"}}}, "missing field `capacity_bytes`"),
-            ({"pool_byte": 1}, "unknown field `pool_byte`"),
+            ({"store": {"tape": {}}}, 'store is "tape", expected `disk` or `mooncake`'),
+            ({"store": {"disk": {"directory": "/x"}}}, "store.disk.capacity_bytes is missing"),
+            ({"pool_byte": 1}, "ec_connector_extra_config: pool_byte is no key, expected one of `store`, `pool_bytes`"),
+            ({"pool_bytes": "4 parsecs"}, 'pool_bytes is "4 parsecs", expected'),
             ({"loads": {"deadline_ms": 10**9}}, "loads.deadline_ms is 1000000000, expected 1 to 60000"),
             ({"namespace": {"dtype": "float12"}}, 'namespace.dtype is "float12", expected one of float16'),
         ]:
             with self.assertRaises(RuntimeError) as raised:
                 start(changes)
             self.assertIn(words, str(raised.exception))
+        with mock.patch.dict(os.environ, {"SPRINGTIDE__LOADS__DEADLINE_MS": "soon"}):
+            with self.assertRaisesRegex(RuntimeError, r"environment \(SPRINGTIDE__LOADS__DEADLINE_MS\): .* \"soon\""):
+                start({})
         with self.assertRaisesRegex(ValueError, "must say where items are kept, such as {"):
             CONNECTOR(stand_ins.vllm_config("ec_consumer", {}), Role.SCHEDULER)
         hf_config = SimpleNamespace(to_dict=dict)
@@ -290,6 +294,8 @@ class Namespaces(unittest.TestCase):
         ]
         self.assertEqual(len(set(variants)), len(variants))
         self.assertEqual(self.fingerprint(), self.fingerprint({"model": "tiny", "width": 8}))
+        with mock.patch.dict(os.environ, {"SPRINGTIDE__NAMESPACE__MODEL": "other"}):
+            self.assertEqual(self.fingerprint({"model": "tiny"}), variants[1], "the environment wins")
         where = self.fingerprint(multimodal_config=media(device="cuda"))
         self.assertEqual(where, self.fingerprint(multimodal_config=media(device="cpu")))
 

@@ -142,6 +142,7 @@ impl Observer {
 fn counted(instance: &Registered, all_ended: bool) -> Event {
     let (saves, loads) = instance.counters();
     let own = saves.check().and_then(|()| loads.check());
+    let own = own.and_then(|()| timed(instance, all_ended));
     let tally = |pick: fn(&super::store::Tally) -> u64| -> u64 {
         instance.tallies.iter().map(|tally| pick(tally)).sum()
     };
@@ -159,6 +160,21 @@ fn counted(instance: &Registered, all_ended: bool) -> Event {
         pairs.extend([("bytes in puts", puts, 0), ("bytes in gets", gets, 0)]);
     }
     Event::Counted { own, pairs }
+}
+
+/// Stages that were timed, against the counters: once nothing is under way, each as often as it happened.
+fn timed(instance: &Registered, all_ended: bool) -> Result<(), String> {
+    for worker in &instance.workers {
+        worker.delivered().map_or(Ok(()), |delivered| delivered.check())?;
+    }
+    if !all_ended {
+        return Ok(());
+    }
+    let (saves, loads) = instance.counters();
+    if let Some(worker) = instance.workers.first() {
+        worker.times().check(&saves)?;
+    }
+    instance.scheduler.as_ref().map_or(Ok(()), |scheduler| scheduler.times().check(&loads))
 }
 
 /// What is zero at rest.

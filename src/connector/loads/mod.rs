@@ -25,7 +25,7 @@ use std::{
 };
 
 pub(super) use self::outcome::bump;
-pub use self::outcome::{LoadCounters, MissReason};
+pub use self::outcome::{LoadCounters, LoadTimes, MissReason};
 use super::{config::LoadConfig, object::Rejection, residents::Residents};
 use crate::{
     env::{ErrorCode, Key, StoreError, Time},
@@ -100,6 +100,8 @@ enum State {
 
 struct Entry {
     len: u64,
+    /// When it was first wanted.
+    since: Time,
     state: State,
     /// The latest deadline of those who want it.
     wanted_until: Time,
@@ -119,6 +121,7 @@ pub(super) struct Loads {
     fragments_per_item: usize,
     pub(super) residents: Residents,
     pub(super) counters: LoadCounters,
+    pub(super) times: LoadTimes,
     entries: BTreeMap<Key, Entry>,
     to_lookup: VecDeque<Key>,
     to_size: VecDeque<Key>,
@@ -144,6 +147,7 @@ impl Loads {
             fragments_per_item,
             residents: Residents::default(),
             counters: LoadCounters::default(),
+            times: LoadTimes::default(),
             entries: BTreeMap::new(),
             to_lookup: VecDeque::new(),
             to_size: VecDeque::new(),
@@ -207,6 +211,7 @@ impl Loads {
             key.clone(),
             Entry {
                 len,
+                since: now,
                 state: State::Ready(Step::Lookup),
                 wanted_until: deadline,
                 attempts: 0,
@@ -263,6 +268,7 @@ impl Loads {
             return;
         }
         self.leave_flight(key);
+        self.counters.no_room += 1;
         self.pause(key, MissReason::PoolFull, Step::Fetch, now);
     }
 
@@ -276,7 +282,9 @@ impl Loads {
         match end {
             FetchEnd::Loaded(handle) => {
                 self.counters.loaded += 1;
-                self.entries.remove(key);
+                if let Some(entry) = self.entries.remove(key) {
+                    self.times.load.record(now - entry.since);
+                }
                 self.residents.insert(key.clone(), handle);
                 self.settled.push((key.clone(), Ok(handle)));
             }
@@ -297,7 +305,10 @@ impl Loads {
                 self.counters.lost += 1;
                 self.missing(key, MissReason::Lost, failed_until);
             }
-            FetchEnd::TooLarge => self.missing(key, MissReason::TooLarge, failed_until),
+            FetchEnd::TooLarge => {
+                self.counters.no_room += 1;
+                self.missing(key, MissReason::TooLarge, failed_until);
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
-use crate::{connector::object::Rejection, env::ErrorCode};
+use crate::{connector::object::Rejection, durations::Durations, env::ErrorCode};
 
 /// Why a request encodes an item itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +84,8 @@ pub struct LoadCounters {
     pub sizes: u64,
     /// Items fetched from the store.
     pub gets: u64,
+    /// Of these, those for which there was no room in the pool, so that the store was not asked.
+    pub no_room: u64,
     /// Bytes asked of the store.
     pub get_bytes: u64,
     /// Fetches that ended validated in the pool.
@@ -106,6 +108,44 @@ pub struct LoadCounters {
     pub orders: u64,
     /// Orders that every rank acknowledged.
     pub acknowledged: u64,
+}
+
+/// How long the stages of loads took. They agree with the counters: see [`LoadTimes::check`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LoadTimes {
+    /// Questions whether the store has an item, an item each.
+    pub lookup: Durations,
+    /// Gets, an item each.
+    pub get: Durations,
+    /// Validations of what was fetched.
+    pub validate: Durations,
+    /// Items that were loaded, from the first request for them to their place in the pool.
+    pub load: Durations,
+}
+
+impl LoadTimes {
+    /// Whether the numbers of stages agree with the counters, once no store call is under way.
+    ///
+    /// # Errors
+    /// The stage that does not, in words.
+    pub fn check(&self, counters: &LoadCounters) -> Result<(), String> {
+        let rejected: u64 = counters.rejected.values().sum();
+        for (stage, durations, least, most) in [
+            ("lookup", &self.lookup, counters.exists, counters.exists),
+            ("get", &self.get, counters.gets - counters.no_room, counters.gets - counters.no_room),
+            // Some are rejected by their size alone.
+            ("validate", &self.validate, counters.loaded, counters.loaded + rejected),
+            ("load", &self.load, counters.loaded, counters.loaded),
+        ] {
+            let count = durations.count();
+            if !(least..=most).contains(&count) {
+                let text =
+                    format!("stage {stage} was timed {count} times, expected {least} to {most}");
+                return Err(text);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl LoadCounters {

@@ -25,7 +25,7 @@ use std::{
 };
 
 pub use self::outcome::{
-    DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, Ticket,
+    DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, SaveTimes, Ticket,
 };
 pub(super) use self::tickets::WaitId;
 use self::{batches::Queue, tickets::Tickets};

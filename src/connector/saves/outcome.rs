@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
-use crate::env::{ErrorCode, Key};
+use crate::{
+    durations::Durations,
+    env::{ErrorCode, Key},
+};
 
 /// One call of `save`. Tickets are counted per attempt, not per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -190,6 +193,45 @@ pub struct SaveCounters {
     pub lost: u64,
     /// Entries forgotten because nobody waited for them.
     pub unreported: u64,
+}
+
+/// How long the stages of saves took. They agree with the counters: see [`SaveTimes::check`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SaveTimes {
+    /// Copies from the device, with what they waited for.
+    pub copy: Durations,
+    /// Items that waited for a put: for their lookup, for their turn, for the end of a pause.
+    pub queue: Durations,
+    /// Puts, an item each.
+    pub put: Durations,
+    /// Questions after a put, an item each.
+    pub probe: Durations,
+    /// Uploads, from their save to their end.
+    pub save: Durations,
+}
+
+impl SaveTimes {
+    /// Whether the numbers of stages agree with the counters, once no store call and no upload is under way.
+    ///
+    /// # Errors
+    /// The stage that does not, in words.
+    pub fn check(&self, counters: &SaveCounters) -> Result<(), String> {
+        let dropped: u64 = counters.dropped.values().sum();
+        let uploads = counters.opened - dropped - counters.joined;
+        for (stage, durations, expected) in [
+            ("copy", &self.copy, uploads - counters.reused),
+            ("queue", &self.queue, counters.puts),
+            ("put", &self.put, counters.puts),
+            ("probe", &self.probe, counters.probes),
+            ("save", &self.save, uploads),
+        ] {
+            if durations.count() != expected {
+                let count = durations.count();
+                return Err(format!("stage {stage} was timed {count} times, expected {expected}"));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl SaveCounters {

@@ -54,10 +54,12 @@ impl<E: Env> Uploader<E> {
             }
             Action::Probe(batch) => {
                 let (ids, keys) = batch.into_iter().unzip();
+                let started = self.env.clock().now();
                 let answers = self.exists(keys).await;
                 let now = self.env.clock().now();
                 let mut state = self.lock();
                 for (id, answer) in zip_ids(ids, answers) {
+                    state.times.probe.record(now - started);
                     state.saves.probed(id, answer.unwrap_or(Ok(false)), now);
                 }
             }
@@ -76,11 +78,13 @@ impl<E: Env> Uploader<E> {
     async fn put(&self, batch: Vec<(UploadId, Key)>) {
         let mut ids = Vec::with_capacity(batch.len());
         let mut items = Vec::with_capacity(batch.len());
+        let started = self.env.clock().now();
         {
             let mut state = self.lock();
             for (id, key) in batch {
                 match state.leases.remove(&id) {
-                    Some(lease) => {
+                    Some((lease, since)) => {
+                        state.times.queue.record(started - since);
                         ids.push(id);
                         items.push(PutItem { key, source: lease.into_transfer() });
                     }
@@ -91,11 +95,12 @@ impl<E: Env> Uploader<E> {
                 }
             }
         }
-        let limit = self.env.clock().now() + self.config.io_timeout;
+        let limit = started + self.config.io_timeout;
         let outcomes = bounded(&self.env, limit, || self.env.store().put(items)).await;
         let now = self.env.clock().now();
         let mut state = self.lock();
         for (id, outcome) in zip_ids(ids, outcomes.unwrap_or_default()) {
+            state.times.put.record(now - started);
             let end = match outcome {
                 None => PutEnd::Lost,
                 Some(Outcome::Uncertain { buffer, error }) => {
@@ -103,7 +108,7 @@ impl<E: Env> Uploader<E> {
                     PutEnd::Uncertain(error)
                 }
                 Some(Outcome::Ended { buffer, result }) => {
-                    state.leases.insert(id, buffer);
+                    state.leases.insert(id, (buffer, now));
                     result.map_or_else(PutEnd::Failed, |()| PutEnd::Done)
                 }
             };
@@ -113,8 +118,12 @@ impl<E: Env> Uploader<E> {
 
     /// The upload is over. Whatever became of it, its bytes are the item's: keep them as a resident.
     fn release(&self, upload: UploadId, key: Key) {
+        let now = self.env.clock().now();
         let mut state = self.lock();
-        let Some(lease) = state.leases.remove(&upload) else { return };
+        if let Some(begun) = state.begun.remove(&upload) {
+            state.times.save.record(now - begun);
+        }
+        let Some((lease, _)) = state.leases.remove(&upload) else { return };
         let pin = lease.publish(object::key_tag(&key));
         if let Some(replaced) = state.residents.insert(key, pin.handle()) {
             // Stale means that it has gone already.

@@ -14,7 +14,7 @@ use super::{
     object::{self, HEADER_BYTES},
     payload,
     residents::Residents,
-    saves::{DropReason, SaveCounters, SaveReport, Saves, Ticket, UploadId, WaitId},
+    saves::{DropReason, SaveCounters, SaveReport, SaveTimes, Saves, Ticket, UploadId, WaitId},
 };
 use crate::{
     env::{Clock, Device, Env, Key, Outcome, TensorSpec, Time},
@@ -36,8 +36,11 @@ pub(super) struct Uploader<E: Env> {
 struct State {
     saves: Saves,
     residents: Residents,
-    /// Memory that is neither in a copy nor in a store call.
-    leases: BTreeMap<UploadId, Lease>,
+    /// Memory that is neither in a copy nor in a store call, and since when.
+    leases: BTreeMap<UploadId, (Lease, Time)>,
+    times: SaveTimes,
+    /// When uploads began that are not over.
+    begun: BTreeMap<UploadId, Time>,
     evicted: u64,
     /// No copy from the device has ended without saying that it is over.
     device_idle: bool,
@@ -52,6 +55,8 @@ impl<E: Env> Uploader<E> {
             saves: Saves::new(config.saves.clone(), memory.limits.fragments_per_batch),
             residents: Residents::default(),
             leases: BTreeMap::new(),
+            times: SaveTimes::default(),
+            begun: BTreeMap::new(),
             evicted: 0,
             device_idle: true,
             stopped: false,
@@ -106,6 +111,7 @@ impl<E: Env> Uploader<E> {
             };
             let fragments = lease.extents().len();
             let (ticket, upload) = state.saves.open(key.clone(), len, fragments, false, now);
+            state.begun.insert(upload, now);
             (ticket, upload, lease)
         };
         let device = self.env.device();
@@ -113,7 +119,8 @@ impl<E: Env> Uploader<E> {
         let copy = calls::start(|| device.copy_out(tensor, ready, dest, HEADER_BYTES));
         let uploader = Arc::clone(self);
         self.env.spawn(Box::pin(async move {
-            let limit = uploader.env.clock().now() + uploader.config.io_timeout;
+            let started = uploader.env.clock().now();
+            let limit = started + uploader.config.io_timeout;
             let copied = match calls::finish(&uploader.env, limit, copy).await {
                 Ok(Outcome::Ended { buffer, result: Ok(()) }) => Some(buffer),
                 Ok(Outcome::Uncertain { buffer, .. }) => {
@@ -128,6 +135,8 @@ impl<E: Env> Uploader<E> {
                 // Late: the device owns the memory until the copy is over.
                 Ok(Outcome::Ended { .. }) | Err(NoAnswer::Late) => None,
             };
+            let took = uploader.env.clock().now() - started;
+            uploader.lock().times.copy.record(took);
             uploader.copied(upload, key, spec, copied).await;
         }));
         self.wake.notify_one();
@@ -154,6 +163,10 @@ impl<E: Env> Uploader<E> {
 
     pub(super) fn counters(&self) -> SaveCounters {
         self.lock().saves.counters()
+    }
+
+    pub(super) fn times(&self) -> SaveTimes {
+        self.lock().times.clone()
     }
 
     /// Bytes in running puts.
@@ -239,7 +252,8 @@ impl<E: Env> Uploader<E> {
         }
         let fragments = lease.extents().len();
         let (ticket, upload) = state.saves.open(key.clone(), len, fragments, true, now);
-        state.leases.insert(upload, lease);
+        state.begun.insert(upload, now);
+        state.leases.insert(upload, (lease, now));
         Some(ticket)
     }
 
@@ -252,8 +266,9 @@ impl<E: Env> Uploader<E> {
         let secret = namespace.secret.as_ref();
         let header = payload::header(&key, spec, &lease, secret, *payload_checksum).await;
         lease.write_at(0, &header.encode());
+        let now = self.env.clock().now();
         let mut state = self.lock();
-        state.leases.insert(upload, lease);
+        state.leases.insert(upload, (lease, now));
         state.saves.copied(upload, true);
         drop(state);
         self.notify();
