@@ -58,7 +58,7 @@ elif arguments[-1].endswith("/health"):
         assert time.monotonic() < deadline, "not begun"
         time.sleep(0.05)
 elif arguments[-1].endswith("/metrics"):
-    print('vllm:springtide_events_total{{engine="0",event="hits"}} 1.0')
+    print('vllm:springtide_lookups_total{{engine="0",outcome="hit",reason="store"}} 1.0')
 """
 
 
@@ -139,7 +139,7 @@ class RunningTest(unittest.TestCase):
             with mock.patch.dict(os.environ, variables):
                 code, said = run((quickstart.ROOT / quickstart.PAGE).read_text(), "vllm", 120)
             self.assertEqual(code, 0, said)
-            self.assertIn('event="hits"', said)
+            self.assertIn('outcome="hit"', said)
             started = [json.loads(line) for line in record.read_text().splitlines()]
         instances = [call for call in started if "vllm.entrypoints.openai.api_server" in call]
         transfers = [json.loads(call[call.index("--ec-transfer-config") + 1]) for call in instances]

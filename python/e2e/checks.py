@@ -268,7 +268,7 @@ class Mooncake:
         def settled() -> bool:
             expect(ask(self.decoder.url, chat(tokens=1)).status, 200, "a request without images")
             events = self.decoder.events()
-            orders = events.get("orders", 0) - events.get("acknowledged", 0)
+            orders = events.get("orders", 0) - events.get("orders_acknowledged", 0)
             return orders == 0 and events.get("withdrawn", 0) > withdrawn
 
         wait_until("lookups are withdrawn and every order is acknowledged", settled)
@@ -446,7 +446,7 @@ class Disk:
         furthest = max(abs(a - b) for a, b in zip(answer.logprobs(), self.reference["one"], strict=True))
         assert furthest < (0.1 if self.ranks > 1 else 0.002), f"{answer.logprobs()}, alone {self.reference['one']}"
         expect(decoder.encoded(), 0, "items encoded by the decoder")
-        events = wait_until("it is counted", lambda: decoder.events().get("acknowledged") and decoder.events())
+        events = wait_until("it is counted", lambda: decoder.events().get("orders_acknowledged") and decoder.events())
         expect((events["hits"], events["orders"]), (1, 1), f"hits and orders ({events})")
         return f"furthest log-probability {furthest:.4f}"
 

@@ -145,9 +145,15 @@ class Vllm(Server):
         return self.text().count("Finish execute for mm hash")
 
     def events(self) -> dict[str, int]:
-        """The connector's counters."""
-        found = re.findall(r'^vllm:springtide_events_total\{.*event="([^"]*)".*\} ([0-9.e+]+)$', self.metrics(), re.M)
-        return {event: int(float(count)) for event, count in found}
+        """The connector's counters by short names: `gets`, `hits`, `withdrawn`, `misses.absent`."""
+        events: dict[str, int] = {}
+        for line in re.finditer(r"^vllm:springtide_(\w+)_total\{(.*)\} ([0-9.e+]+)$", self.metrics(), re.M):
+            name, labels, count = line[1], dict(re.findall(r'(\w+)="([^"]*)"', line[2])), int(float(line[3]))
+            if name == "lookups":
+                outcome = labels["outcome"]
+                name = {"hit": "hits", "miss": f"misses.{labels['reason']}"}.get(outcome, outcome)
+            events[name] = events.get(name, 0) + count
+        return events
 
 
 class Master:
