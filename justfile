@@ -99,7 +99,7 @@ bench *ARGS:
 sanitize *ARGS:
     ci/sanitize "$@"
 
-# Feed the fuzz targets: a fixed number of runs, or --runs N, --minutes M, --input FILE, --merge (TARGET... or all)
+# Feed the fuzz targets, after planted bugs: a fixed number of runs, or --runs N, --minutes M, --input FILE, --merge (TARGET... or all)
 fuzz *ARGS:
     ci/fuzz "$@"
 

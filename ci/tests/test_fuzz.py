@@ -2,10 +2,15 @@
 
 import importlib.machinery
 import importlib.util
+import io
+import os
 import re
 import sys
+import tempfile
 import unittest
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 CI = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CI))
@@ -23,12 +28,39 @@ class Targets(unittest.TestCase):
         self.assertEqual(list(lane.RUNS), targets)
         self.assertEqual(set(lane.LEN_MAX), set(targets))
 
+    def test_the_lane_looks_for_every_planted_bug_of_the_crate(self):
+        source = (CI.parent / "fuzz/src/planted.rs").read_text()
+        planted = re.findall(r'\("(planted-\w+)", \w+\)', source)
+        self.assertEqual(list(lane.PLANTED), planted)
+
     def test_no_seed_is_longer_than_what_the_target_is_given(self):
         for target, longest in lane.LEN_MAX.items():
             seeds = list((CI.parent / "fuzz/corpus" / target).iterdir())
             self.assertTrue(seeds, f"{target} has no corpus")
             for seed in seeds:
                 self.assertLessEqual(seed.stat().st_size, longest, seed)
+
+    def test_a_planted_bug_counts_as_found_by_its_kind_of_finding_only(self):
+        with tempfile.TemporaryDirectory() as directory, patch.dict(os.environ, CARGO_TARGET_DIR=directory):
+            for script, expected in [
+                ("""for a in "$@"; do case $a in -artifact_prefix=*) touch "${a#*=}oom-1";; esac; done; exit 71""", True),
+                ("""for a in "$@"; do case $a in -artifact_prefix=*) touch "${a#*=}crash-1";; esac; done; exit 77""", False),
+                ("exit 0", False),
+            ]:
+                program = Path(directory, "program")
+                program.write_text(f"#!/bin/sh\n{script}\n")
+                program.chmod(0o755)
+                with redirect_stdout(io.StringIO()) as said, redirect_stderr(io.StringIO()):
+                    self.assertEqual(lane.find_planted([program], "planted-memory"), expected)
+                self.assertEqual("NOT FOUND: expected an input oom-*" in said.getvalue(), not expected)
+
+    def test_a_missing_tool_is_named(self):
+        with patch.dict(os.environ, CXX="no-such-compiler"), redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(lane.main([]), 2)
+        self.assertIn("no-such-compiler is not in PATH", said.getvalue())
+        with patch.dict(os.environ, PATH=""), redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(lane.main([]), 2)
+        self.assertIn("cargo and rustc are not in PATH", said.getvalue())
 
     def test_a_target_that_is_not_there_is_a_usage_error(self):
         self.assertEqual(lane.main(["no-such-target"]), 2)

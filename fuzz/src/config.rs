@@ -11,7 +11,7 @@ use springtide::{
 };
 
 /// Pools of at most this many bytes are made, to see that what is valid can be used.
-const POOL_BYTES_MAX: u64 = 1 << 20;
+const POOL_BYTES_MAX: u64 = 64 << 10;
 
 /// JSON of any of them.
 pub fn run(bytes: &[u8]) {

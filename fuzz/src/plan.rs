@@ -1,7 +1,7 @@
 //! Plan files: they come with bug reports.
 
 use fake_store::FaultPlan;
-use springtide_sim::plan::Plan;
+use springtide_plan::Plan;
 
 /// A plan of the simulator, or a fault plan of the fake store.
 pub fn run(bytes: &[u8]) {

@@ -121,7 +121,7 @@ fn engine(stream: &mut Stream, plan: &mut Plan) {
 
 fn traffic(stream: &mut Stream, workload: Workload, plan: &mut Plan) {
     let until_ms = plan.phases.settle_at();
-    plan.requests = workload.draw(stream, &plan.topology, 0, until_ms);
+    plan.requests = crate::workload::draw(workload, stream, &plan.topology, 0, until_ms);
     if stream.chance(1, 10) && !plan.requests.is_empty() {
         // An item that no pool takes, and one without a row.
         let giant = plan.connector.prefill_pool_bytes / (plan.engine.width * 2) + 1;

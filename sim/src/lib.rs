@@ -7,7 +7,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`plan`] | the unit of replay: configuration, traffic and faults as a file |
+//! | [`plan`] | the unit of replay: configuration, traffic and faults as a file (a crate of its own) |
 //! | [`seeds`], [`workload`], [`generate`](mod@generate) | how a seed draws a plan |
 //! | [`scenario`] | plans written by hand, with what must come of them |
 //! | [`world`] | hosts, clock, network, device and store, the engines that move them, and the injector of faults |
@@ -33,7 +33,6 @@ pub mod generate;
 pub mod hosts;
 pub mod minimize;
 pub mod oracle;
-pub mod plan;
 pub mod reach;
 pub mod recorder;
 pub mod report;
@@ -44,3 +43,5 @@ pub mod timeline;
 pub mod trace;
 pub mod workload;
 pub mod world;
+
+pub use springtide_plan as plan;

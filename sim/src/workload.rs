@@ -1,17 +1,15 @@
 //! Traffic profiles: what is asked for, when, and how often again.
 //!
 //! The profiles follow published traffic (single-image chat, many large images at once, a sliding window over
-//! screenshots, bursts of tiles, giants among small items, a storm of requests for one set). Rows are production's; a row's bytes are scaled down [`SCALE`] times, as pools,
-//! units and segments are, so that every ratio stays. Each profile contains the duplicate race: the same
+//! screenshots, bursts of tiles, giants among small items, a storm of requests for one set). Rows are
+//! production's; a row's bytes are scaled down [`SCALE`](crate::plan::SCALE) times, as pools, units and
+//! segments are, so that every ratio stays. Each profile contains the duplicate race: the same
 //! item asked for twice within 10 ms.
 
 use crate::{
     plan::{Item, Request, Topology, Workload},
     seeds::Stream,
 };
-
-/// Production bytes for one simulated byte.
-pub const SCALE: u64 = 64;
 
 /// Rows of one image on a 28-pixel model: 640², 1280x720, 1024², 1920x1080.
 const CHAT_ROWS: [u64; 4] = [529, 1196, 1369, 2691];
@@ -33,44 +31,28 @@ const TILES: [(u64, u64, u64); 5] =
 /// Images of a sliding window, and how many of them leave with each turn.
 const WINDOW: u64 = 5;
 
-impl Workload {
-    /// Every profile.
-    pub const ALL: [Self; 7] =
-        [Self::W1, Self::W2, Self::W3, Self::W4, Self::W5, Self::W6, Self::W7];
-
-    /// Elements of a row at two bytes each, scaled: 3584 wide for chat, 4 x 4096 for large images and giants,
-    /// 2048 for the others.
-    pub fn width(self) -> u64 {
-        match self {
-            Self::W1 | Self::W7 => 3584 / SCALE,
-            Self::W2 | Self::W5 => 16_384 / SCALE,
-            Self::W3 | Self::W4 | Self::W6 => 2048 / SCALE,
-        }
+/// Draws the traffic from `from_ms` to `until_ms`, in the order of time.
+pub fn draw(
+    workload: Workload,
+    stream: &mut Stream,
+    topology: &Topology,
+    from_ms: u64,
+    until_ms: u64,
+) -> Vec<Request> {
+    let rows_left = DRAWN_BYTES_MAX / (2 * workload.width());
+    let (requests, items) = Default::default();
+    let mut traffic = Traffic { stream, topology, requests, items, rows_left };
+    match workload {
+        Workload::W1 | Workload::W7 => traffic.chat(from_ms, until_ms),
+        Workload::W2 => traffic.large(from_ms, until_ms),
+        Workload::W3 => traffic.window(from_ms, until_ms),
+        Workload::W4 => traffic.tiles(from_ms, until_ms),
+        Workload::W5 => traffic.giants(from_ms, until_ms),
+        Workload::W6 => traffic.storm(from_ms, until_ms),
     }
-
-    /// Draws the traffic from `from_ms` to `until_ms`, in the order of time.
-    pub fn draw(
-        self,
-        stream: &mut Stream,
-        topology: &Topology,
-        from_ms: u64,
-        until_ms: u64,
-    ) -> Vec<Request> {
-        let rows_left = DRAWN_BYTES_MAX / (2 * self.width());
-        let (requests, items) = Default::default();
-        let mut traffic = Traffic { stream, topology, requests, items, rows_left };
-        match self {
-            Self::W1 | Self::W7 => traffic.chat(from_ms, until_ms),
-            Self::W2 => traffic.large(from_ms, until_ms),
-            Self::W3 => traffic.window(from_ms, until_ms),
-            Self::W4 => traffic.tiles(from_ms, until_ms),
-            Self::W5 => traffic.giants(from_ms, until_ms),
-            Self::W6 => traffic.storm(from_ms, until_ms),
-        }
-        let mut requests = traffic.requests;
-        requests.sort_by_key(|request| request.at_ms);
-        requests
-    }
+    let mut requests = traffic.requests;
+    requests.sort_by_key(|request| request.at_ms);
+    requests
 }
 
 /// A profile while it is drawn.
@@ -255,7 +237,7 @@ mod tests {
     }
 
     fn draw(workload: Workload, seed: u64) -> Vec<Request> {
-        workload.draw(&mut Stream::new(seed, "", "workload"), &topology(), 100, 5_000)
+        super::draw(workload, &mut Stream::new(seed, "", "workload"), &topology(), 100, 5_000)
     }
 
     #[test]

@@ -13,8 +13,8 @@ use tokio::{
     sync::mpsc,
 };
 
-/// Bytes that a pipe holds.
-const PIPE_BYTES: usize = 64 << 10;
+/// Bytes that a pipe holds: fewer than some messages have, so that writers wait for readers, too.
+pub(super) const PIPE_BYTES: usize = 4 << 10;
 
 /// One end of a connection.
 pub(super) type Line = DuplexStream;

@@ -12,7 +12,7 @@ use fake_store::{
     protocol::{Call, ClientId, ReplicaConfig, Reply, Request, Segment, SegmentId},
     server::{MasterServer, NodeServer, NodeSpec},
     service::NodeConfig,
-    transport::{NetConfig, NetTransport, Transport as _},
+    transport::{NetConfig, NetTransport, Transport},
 };
 use springtide::{env::Clock as _, runtime::TokioClock};
 use tokio::{
@@ -20,15 +20,22 @@ use tokio::{
     runtime::{Builder, Handle},
 };
 
-use self::lines::Lines;
+use self::lines::{Lines, PIPE_BYTES};
 
 const MASTER: &str = "master:1";
 const NODE: &str = "node:1";
 const STRANGER: &str = "stranger:1";
 /// Virtual time within which everything must have ended.
-const TIME_MAX: Duration = Duration::from_secs(300);
+const TIME_MAX: Duration = Duration::from_secs(30);
 /// Bytes that a server may answer with.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// How long clients wait here for anything. A master turns a hundred times in a virtual second, so a client
+/// as patient as usual would spend an input's time on turns in which nothing happens.
+const PATIENCE: Duration = Duration::from_millis(40);
+/// Bytes of a segment: room for some objects of [`VALUE`]'s length, and quick to make for every input.
+const SEGMENT_BYTES: u64 = 16 << 10;
+/// What clients put.
+const VALUE: [u8; 600] = [7; 600];
 
 /// The first byte chooses who is sent the rest: the master, a node, or a client that asks for something.
 pub fn run(bytes: &[u8]) {
@@ -71,7 +78,7 @@ impl World {
             client: ClientId(1),
             segment: SegmentId(1),
             name: "node".into(),
-            bytes: 256 << 10,
+            bytes: SEGMENT_BYTES,
             listen: NODE.into(),
             endpoint: None,
             master: MASTER.into(),
@@ -82,13 +89,12 @@ impl World {
         node.await.expect("the address is free");
         clock.sleep(Duration::from_millis(20)).await;
         let mounted = master.service.with(|master| master.usage().capacity_bytes);
-        assert_eq!(mounted, 256 << 10, "the node has mounted its segment");
+        assert_eq!(mounted, SEGMENT_BYTES, "the node has mounted its segment");
         Self { lines, master, clock }
     }
 
     fn transport(&self) -> NetTransport<Lines, TokioClock> {
-        let net = NetConfig { master: MASTER.into(), ..NetConfig::default() };
-        NetTransport::new(self.lines.clone(), self.clock, net, Vec::new())
+        transport(self.lines.clone(), self.clock)
     }
 
     /// The master's books balance, and it answers.
@@ -100,18 +106,33 @@ impl World {
     }
 }
 
+fn transport(lines: Lines, clock: TokioClock) -> NetTransport<Lines, TokioClock> {
+    let net = NetConfig {
+        master: MASTER.into(),
+        connect_timeout: PATIENCE,
+        status_timeout: PATIENCE,
+        ..NetConfig::default()
+    };
+    NetTransport::new(lines, clock, net, Vec::new())
+}
+
+fn connect<T: Transport>(transport: T, clock: TokioClock) -> Client<T, TokioClock> {
+    let config = ClientConfig {
+        local_buffer_bytes: 1 << 20,
+        rpc_timeout: PATIENCE,
+        reconnect: PATIENCE,
+        transfer_limit: PATIENCE,
+        ..ClientConfig::new(ClientId(2), "client:1")
+    };
+    Client::new(transport, clock, spawner(), Faults::default(), config)
+}
+
 /// Sends the bytes to a server.
 async fn server(address: &str, bytes: &[u8]) {
     let world = World::new().await;
     // There is something to read and to damage.
-    let client = Client::new(
-        world.transport(),
-        world.clock,
-        spawner(),
-        Faults::default(),
-        ClientConfig::new(ClientId(2), "client:1"),
-    );
-    let put = client.put_bytes("k", vec![7; 600], &ReplicaConfig::default()).await;
+    let client = connect(world.transport(), world.clock);
+    let put = client.put_bytes("k", VALUE.to_vec(), &ReplicaConfig::default()).await;
     put.expect("a new key and free space");
     let (mut reader, mut writer) = tokio::io::split(world.lines.dial(address).expect("it listens"));
     let sent = async {
@@ -120,7 +141,7 @@ async fn server(address: &str, bytes: &[u8]) {
         let _ended = writer.shutdown().await;
     };
     let answered = async {
-        let (mut chunk, mut sum) = (vec![0; 16 << 10], 0);
+        let (mut chunk, mut sum) = (vec![0; PIPE_BYTES], 0);
         while let Ok(n @ 1..) = reader.read(&mut chunk).await {
             sum += n;
             assert!(sum <= ANSWER_BYTES_MAX, "{sum} bytes in answer to {}", bytes.len());
@@ -138,18 +159,14 @@ async fn client(address: &str, bytes: &[u8]) {
         let master = MasterServer::start(&lines, clock, &spawner, faults, MASTER, knobs, 1);
         let master = master.await.expect("the address is free");
         let (id, name, endpoint) = (SegmentId(1), "stranger".into(), STRANGER.into());
-        let segment = Segment { id, name, endpoint, bytes: 256 << 10 };
+        let segment = Segment { id, name, endpoint, bytes: SEGMENT_BYTES };
         let mounted = master.service.with(|master| master.mount(clock.now(), ClientId(1), segment));
         mounted.expect("a new segment");
     }
     lines.answer(address, bytes.to_vec(), &spawner());
-    let net = NetConfig { master: MASTER.into(), ..NetConfig::default() };
-    let transport = NetTransport::new(lines, clock, net, Vec::new());
-    let config =
-        ClientConfig { local_buffer_bytes: 1 << 20, ..ClientConfig::new(ClientId(2), "client:1") };
-    let client = Client::new(transport, clock, spawner(), Faults::default(), config);
+    let client = connect(transport(lines, clock), clock);
     // Any answer will do, but there must be one.
-    let _any = client.put_bytes("k", vec![7; 600], &ReplicaConfig::default()).await;
+    let _any = client.put_bytes("k", VALUE.to_vec(), &ReplicaConfig::default()).await;
     let _any = client.is_exist("k").await;
     let _any = client.get_bytes("k").await;
 }

@@ -26,7 +26,7 @@ const MASTER: &str = "master:50051";
 /// The port of the nodes.
 const NODE_PORT: u16 = 12_300;
 /// Bytes that a transfer moves in a second: 1 GB/s, scaled down like the items.
-const BYTES_PER_SEC: u64 = 1_000_000_000 / crate::workload::SCALE;
+const BYTES_PER_SEC: u64 = 1_000_000_000 / crate::plan::SCALE;
 /// Bytes that move at once.
 const CHUNK_BYTES: usize = 16 << 10;
 

@@ -1,9 +1,8 @@
-//! How scenarios are written: a base plan and small steps to change it.
+//! How scenarios are written: a base plan, which [`Plan`]'s own small steps change, and the usual faults.
 
-use crate::plan::{Fault, Item, Moment, Op, Plan, Request, Scheduled, Workload};
+pub(super) use crate::plan::ROWS;
+use crate::plan::{Fault, Moment, Op, Plan, Workload};
 
-/// Rows of a scenario's usual item: 64 KiB of payload.
-pub(super) const ROWS: u64 = 1024;
 /// Bytes of a block that holds such an item with its header: 128 units of 512 + 64.
 pub(super) const BLOCK: u64 = 128 * 576;
 /// Bytes of the units that such an item really takes, as extents.
@@ -19,47 +18,6 @@ pub(super) fn base(name: &str) -> Plan {
     plan.phases.verify_ms = 400;
     plan.phases.close_ms = 600;
     plan
-}
-
-impl Plan {
-    /// The same plan with one thing changed.
-    pub(super) fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
-    }
-
-    /// A request for items of the usual size, at encoder 0 and prefill 0.
-    pub(super) fn ask(self, at_ms: u64, items: &[&str]) -> Self {
-        self.ask_at(at_ms, items, 0, 0)
-    }
-
-    /// The same at other instances.
-    pub(super) fn ask_at(mut self, at_ms: u64, items: &[&str], encoder: u32, prefill: u32) -> Self {
-        let item = |id: &&str| Item { id: (*id).to_owned(), rows: ROWS };
-        self.requests.push(Request {
-            at_ms,
-            encoder,
-            prefill,
-            items: items.iter().map(item).collect(),
-            decode_steps: 1,
-            abort_after_ms: None,
-            preempt: false,
-            early: false,
-        });
-        self
-    }
-
-    /// Changes the request that was added last.
-    pub(super) fn but(mut self, change: impl FnOnce(&mut Request)) -> Self {
-        change(self.requests.last_mut().expect("a request was added"));
-        self
-    }
-
-    /// A fault.
-    pub(super) fn fault(mut self, at_ms: u64, fault: Fault) -> Self {
-        self.faults.push(Scheduled { at_ms, fault });
-        self
-    }
 }
 
 /// One store call of `op` stands still.

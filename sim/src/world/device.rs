@@ -23,7 +23,7 @@ use super::{
 use crate::plan::Direction;
 
 /// Bytes that a copy moves in a microsecond: 25 GB/s, scaled down like the items.
-const COPY_BYTES_PER_US: u64 = 25_000 / crate::workload::SCALE;
+const COPY_BYTES_PER_US: u64 = 25_000 / crate::plan::SCALE;
 /// What memory holds before its kernel has written it.
 const JUNK: u8 = 0xA5;
 

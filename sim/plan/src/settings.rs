@@ -225,7 +225,10 @@ impl Phases {
     }
 }
 
-/// A named profile of traffic, see [`crate::workload`].
+/// Production bytes for one simulated byte.
+pub const SCALE: u64 = 64;
+
+/// A named profile of traffic, from which a seed draws requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
@@ -243,4 +246,20 @@ pub enum Workload {
     W6,
     /// The traffic of chat, under the faults that take whole processes.
     W7,
+}
+
+impl Workload {
+    /// Every profile.
+    pub const ALL: [Self; 7] =
+        [Self::W1, Self::W2, Self::W3, Self::W4, Self::W5, Self::W6, Self::W7];
+
+    /// Elements of a row at two bytes each, scaled: 3584 wide for chat, 4 x 4096 for large images and giants,
+    /// 2048 for the others.
+    pub fn width(self) -> u64 {
+        match self {
+            Self::W1 | Self::W7 => 3584 / SCALE,
+            Self::W2 | Self::W5 => 16_384 / SCALE,
+            Self::W3 | Self::W4 | Self::W6 => 2048 / SCALE,
+        }
+    }
 }

@@ -1,11 +1,14 @@
 //! The plan: everything that decides a run, as a JSON file.
 //!
-//! A seed draws a plan ([`generate`](crate::generate)), a scenario writes one by hand, a bug report carries
+//! A seed draws a plan, a scenario writes one by hand, a bug report carries
 //! one. The plan alone runs: same plan, same trace, on any machine. It holds integers only (milliseconds,
 //! bytes, per mille), every reuse and every target is already resolved, and reading one checks every field
 //! against its range, so that a run never meets a value that it cannot execute.
 
+#![forbid(unsafe_code)]
+
 mod base;
+mod by_hand;
 mod check;
 mod fault;
 mod kinds;
@@ -17,11 +20,12 @@ use std::{fs, io, path::Path};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    by_hand::ROWS,
     fault::{Fault, Scheduled},
     kinds::FaultKind,
     settings::{
-        Apart, Connector, Engine, Eviction, Link, Phases, Store, Topology, UNIT_HEADER_BYTES,
-        Workload,
+        Apart, Connector, Engine, Eviction, Link, Phases, SCALE, Store, Topology,
+        UNIT_HEADER_BYTES, Workload,
     },
     words::{Code, Direction, MessageFate, Moment, Op},
 };
