@@ -19,6 +19,10 @@ explore *ARGS:
 coverage *ARGS:
     cargo run --profile sim --package springtide-sim --bin sim -- coverage "$@"
 
+# Run the original pull request's design on the same plans: who violates what (--plans N, --scenario NAME, --json)
+compare *ARGS:
+    cargo run --profile sim --package springtide-sim --bin sim -- compare "$@"
+
 # Find the smallest plan that fails as PLAN does, and print it as a test
 minimize PLAN *ARGS:
     cargo run --profile sim --package springtide-sim --bin sim -- minimize "$@"

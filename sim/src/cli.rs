@@ -35,6 +35,7 @@ Examples:
   sim timeline target/sim/random-w1-7.json --html run.html
                                         the same of one plan, with a violation or without
   sim campaign --minutes 60             seeds for an hour, from where the last campaign stopped
+  sim compare --plans 100               the original pull request's design on the same plans
 
 Exit codes: 0 no violation, 1 violation, 2 usage, 3 only liveness violated, 4 not deterministic, 5 a fault
 and a state that met before did not meet.")]
@@ -177,6 +178,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Run the design of the original pull request on the same plans: who violates what, class by class
+    Compare(CompareArgs),
     /// Find the smallest plan that fails as this one does
     Minimize {
         /// The plan file
@@ -226,6 +229,26 @@ pub struct Source {
     /// The scenario, by the beginning of its name
     #[arg(long, value_name = "NAME", group = "source")]
     pub scenario: Option<String>,
+}
+
+/// What to compare the two subjects on.
+#[derive(Clone, Debug, Args)]
+pub struct CompareArgs {
+    /// Number of random plans [default: 20 beside all scenarios, 0 with --scenario]
+    #[arg(long, value_name = "N")]
+    pub plans: Option<u64>,
+    /// The first seed
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub seed: u64,
+    /// Compare on the scenarios whose names begin so; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Vec<String>,
+    /// Print one JSON object instead of the tables
+    #[arg(long)]
+    pub json: bool,
+    /// Runs side by side [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub jobs: Option<u64>,
 }
 
 /// A kind of fault by its name.

@@ -1,6 +1,7 @@
 //! What the commands do.
 
 mod campaign;
+mod compare;
 mod engines;
 mod studies;
 mod timeline;
@@ -138,6 +139,7 @@ pub fn execute(cli: Cli) -> ExitCode {
         Some(Command::Explore { world, executions, json }) => {
             explore_worlds(&world, executions, json, out)
         }
+        Some(Command::Compare(args)) => compare::compare(&args, out),
         Some(Command::Minimize { plan, tries, out: file }) => {
             minimize_plan(&plan, tries, file, out)
         }

@@ -3,7 +3,8 @@
 use springtide::env::DType;
 
 use super::{
-    Apart, Connector, Engine, Eviction, Link, PLAN_VERSION, Phases, Plan, Store, Topology, Workload,
+    Apart, Connector, Engine, Eviction, Link, PLAN_VERSION, Phases, Plan, Store, Subject, Topology,
+    Workload,
 };
 
 const MIB: u64 = 1 << 20;
@@ -25,6 +26,7 @@ impl Plan {
                 mismatch: false,
             },
             link: Link { tick_ms: 2, latency_ms: 1 },
+            subject: Subject::Springtide,
             connector: Connector {
                 encoder_pool_bytes: 8 * MIB,
                 prefill_pool_bytes: 8 * MIB,

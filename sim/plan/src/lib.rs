@@ -13,6 +13,7 @@ mod check;
 mod fault;
 mod kinds;
 mod settings;
+mod subject;
 mod words;
 
 use std::{fs, io, path::Path};
@@ -27,6 +28,7 @@ pub use self::{
         Apart, Connector, Engine, Eviction, Link, Phases, SCALE, Store, Topology,
         UNIT_HEADER_BYTES, Workload,
     },
+    subject::Subject,
     words::{Code, Direction, MessageFate, Moment, Op},
 };
 
@@ -47,6 +49,9 @@ pub struct Plan {
     pub topology: Topology,
     /// Time step and latency of the network.
     pub link: Link,
+    /// Which connector runs; a plan that names none is springtide's.
+    #[serde(default, skip_serializing_if = "Subject::is_springtide")]
+    pub subject: Subject,
     /// Configuration of the connector under test.
     pub connector: Connector,
     /// Configuration of the fake store.

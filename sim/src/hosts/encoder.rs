@@ -59,7 +59,7 @@ impl Encoder {
         let (gone, batch): (Vec<_>, Vec<_>) = batch.into_iter().partition(Arrival::is_aborted);
         drop(gone);
         for arrival in &batch {
-            self.schedule(arrival);
+            self.schedule(arrival).await;
             // An item that several requests of the step have in common is saved for each.
             for item in &arrival.job.items {
                 self.encode_and_save(item, &arrival.job.name());
@@ -79,16 +79,16 @@ impl Encoder {
     }
 
     /// The scheduler's side of a producer: everything is available, nothing is promised.
-    fn schedule(&self, arrival: &Arrival) {
+    async fn schedule(&self, arrival: &Arrival) {
         let name = arrival.job.name();
         let items: Vec<ItemRequest> = item_requests(&arrival.job.items);
+        let availability = self.instance.ensure_available(&name, &items).await;
         let promised = self.instance.scheduler_call(|scheduler| {
-            let ready = scheduler.ensure_available(&name, &items) == Availability::Ready;
             let promised = items.iter().any(|item| scheduler.has_item(&item.identifier));
             items.iter().for_each(|item| scheduler.allocated(&name, &item.identifier));
-            !ready || promised
+            promised
         });
-        if promised == Some(true) {
+        if availability == Some(Availability::Wait) || promised == Some(true) {
             let reason = format!("a producer was promised items of {name}, or made to wait");
             self.host.record(Event::EngineDied { reason });
         }

@@ -16,18 +16,19 @@ use std::{
 
 use springtide::{
     connector::{
-        CloseReport, Config, LoadConfig, LoadCounters, Role, SaveConfig, SaveCounters, Scheduler,
-        StartError, Worker,
+        Availability, CloseReport, Config, ItemRequest, LoadConfig, LoadCounters, Role, SaveConfig,
+        SaveCounters, StartError,
     },
     env::{Clock, Env},
     pool::{Backing, EvictionPolicy, Pool, PoolConfig},
 };
 use tokio::sync::Notify;
 
-use super::{encoder::save_end, store};
+use super::store;
 use crate::{
     event::Event,
     plan::Eviction,
+    subjects::{SaveReported, SchedulerSide, Start, WorkerSide},
     world::{
         desk::Ambush,
         device::{SimDevice, SimEvent, SimTensor},
@@ -40,9 +41,9 @@ use crate::{
 #[derive(Clone)]
 pub struct Registered {
     /// The scheduler's side, unless the connector did not start.
-    pub scheduler: Option<Scheduler<SimEnv>>,
+    pub scheduler: Option<SchedulerSide>,
     /// The workers' side, by rank.
-    pub workers: Vec<Worker<SimEnv>>,
+    pub workers: Vec<WorkerSide>,
     /// What was asked of the store: by the scheduler, and by each worker.
     pub tallies: Vec<Arc<Tally>>,
     /// Tickets opened, as the engine counted them.
@@ -58,16 +59,16 @@ pub struct Registered {
 impl Registered {
     /// The pools of the instance, with who owns each.
     pub fn pools(&self) -> Vec<(&'static str, Pool)> {
-        let scheduler = self.scheduler.as_ref().and_then(Scheduler::pool);
-        let worker = self.workers.first().and_then(Worker::pool);
+        let scheduler = self.scheduler.as_ref().and_then(SchedulerSide::pool);
+        let worker = self.workers.first().and_then(WorkerSide::pool);
         let named = |name| move |pool: &Pool| (name, pool.clone());
         scheduler.map(named("scheduler")).into_iter().chain(worker.map(named("worker"))).collect()
     }
 
     /// Counters of rank 0 and of the scheduler.
     pub fn counters(&self) -> (SaveCounters, LoadCounters) {
-        let saves = self.workers.first().map(Worker::counters).unwrap_or_default();
-        let loads = self.scheduler.as_ref().map(Scheduler::counters).unwrap_or_default();
+        let saves = self.workers.first().and_then(WorkerSide::counters).unwrap_or_default();
+        let loads = self.scheduler.as_ref().and_then(SchedulerSide::counters).unwrap_or_default();
         (saves, loads)
     }
 }
@@ -141,12 +142,24 @@ impl Instance {
     }
 
     /// Calls the scheduler's side, if there is one.
-    pub fn scheduler_call<R>(&self, call: impl FnOnce(&Scheduler<SimEnv>) -> R) -> Option<R> {
+    pub fn scheduler_call<R>(&self, call: impl FnOnce(&SchedulerSide) -> R) -> Option<R> {
         self.registered.scheduler.as_ref().map(call)
     }
 
+    /// Asks for the items that a request needs, if there is a connector to ask.
+    pub async fn ensure_available(
+        &self,
+        request: &str,
+        items: &[ItemRequest],
+    ) -> Option<Availability> {
+        match &self.registered.scheduler {
+            Some(scheduler) => Some(scheduler.ensure_available(request, items).await),
+            None => None,
+        }
+    }
+
     /// The workers' side.
-    pub fn workers(&self) -> &[Worker<SimEnv>] {
+    pub fn workers(&self) -> &[WorkerSide] {
         &self.registered.workers
     }
 
@@ -171,8 +184,8 @@ impl Instance {
             }
             self.registered.tickets.fetch_add(1, Ordering::Relaxed);
             let key = self.host.world.short(self.host.world.key(self.model, item).as_str());
-            self.keys.insert(ticket.to_string(), key.clone());
-            self.host.record(Event::SaveOpened { key, ticket: ticket.to_string() });
+            self.keys.insert(ticket.clone(), key.clone());
+            self.host.record(Event::SaveOpened { key, ticket });
         }
     }
 
@@ -181,16 +194,13 @@ impl Instance {
         let Some(worker) = self.registered.workers.first() else { return };
         let deadline = self.host.clock.now() + limit;
         self.host.record(Event::WaitBegan { deadline });
-        let report = worker.wait_for_save(deadline).await;
+        let report = worker.wait_for_save(&self.host, deadline).await;
         self.host.record(Event::WaitEnded { deadline });
-        for entry in report.entries {
-            let ticket = entry.ticket.to_string();
-            let key = self.host.world.short(entry.key.as_str());
+        for SaveReported { ticket, key, end } in report {
             if self.keys.remove(&ticket).as_ref() != Some(&key) {
                 let reason = format!("the report names {ticket} for {key}, which was not open");
                 self.host.record(Event::EngineDied { reason });
             }
-            let end = save_end(entry.outcome);
             self.host.record(Event::SaveEnded { key, ticket, end });
         }
         // All tickets were opened before the wait, so its report has to name each.
@@ -246,18 +256,17 @@ async fn connect(
     model: u32,
     registered: &mut Registered,
 ) -> Result<(), StartError> {
-    let mut env = |part| {
+    let mut start = |part, rank| {
         let env = SimEnv::new(host.clone(), store::client(host, part));
         registered.tallies.push(Arc::clone(env.store().tally()));
-        env
+        Start { host: host.clone(), env, config: config(host, role, model, rank) }
     };
-    let scheduler = Scheduler::start(env(0), config(host, role, model, 0)).await?;
+    let scheduler = SchedulerSide::start(start(0, 0)).await?;
     let mapper = scheduler.mapper();
     registered.scheduler = Some(scheduler);
     for rank in 0..host.world.plan.topology.tensor_parallel {
-        let env = env(1 + rank);
-        let config = config(host, role, model, rank);
-        registered.workers.push(Worker::start(env, config, mapper.clone()).await?);
+        let worker = WorkerSide::start(start(1 + rank, rank), mapper.clone()).await?;
+        registered.workers.push(worker);
     }
     Ok(())
 }

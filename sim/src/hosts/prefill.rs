@@ -10,7 +10,7 @@ use std::{
 };
 
 use springtide::{
-    connector::{Availability, ItemDecision, OrderId, StepPlan},
+    connector::{Availability, ItemDecision, OrderId},
     env::{Clock, Time},
 };
 
@@ -24,6 +24,7 @@ use super::{
 use crate::{
     event::Event,
     plan::Item,
+    subjects::{Delivered, Step},
     world::{
         device::{SimEvent, SimTensor},
         host::Host,
@@ -113,13 +114,13 @@ impl Prefill {
             self.instance.scheduler_call(|scheduler| scheduler.build_step(&freed));
         }
         let mut pass = Pass::default();
-        let finished = self.schedule_running(&mut pass);
-        self.schedule_waiting(&mut pass);
+        let finished = self.schedule_running(&mut pass).await;
+        self.schedule_waiting(&mut pass).await;
         let freed = self.cache.take_freed();
-        let plan = self.instance.scheduler_call(|scheduler| scheduler.build_step(&freed));
+        let step = self.instance.scheduler_call(|scheduler| scheduler.build_step(&freed));
         // A step without tokens calls no worker; what it would have carried is sent again.
         if pass.requests > 0 {
-            self.execute(&pass, plan.unwrap_or_default()).await;
+            self.execute(&pass, step).await;
         }
         for active in finished {
             self.end(&active.name);
@@ -130,7 +131,7 @@ impl Prefill {
     }
 
     /// Decode steps: each moves on by one. Returns the requests that end with this step.
-    fn schedule_running(&mut self, pass: &mut Pass) -> Vec<Active> {
+    async fn schedule_running(&mut self, pass: &mut Pass) -> Vec<Active> {
         let mut finished = Vec::new();
         for mut active in std::mem::take(&mut self.running) {
             if active.arrival.job.preempt && !active.preempted {
@@ -140,7 +141,7 @@ impl Prefill {
                 continue;
             }
             // vLLM asks on every decode step, too; nothing of the request is left to deliver.
-            self.instance.scheduler_call(|scheduler| scheduler.ensure_available(&active.name, &[]));
+            self.instance.ensure_available(&active.name, &[]).await;
             pass.requests += 1;
             active.steps_left = active.steps_left.saturating_sub(1);
             match active.steps_left {
@@ -152,7 +153,7 @@ impl Prefill {
     }
 
     /// Prefills: every waiting request whose items are decided, in order of arrival.
-    fn schedule_waiting(&mut self, pass: &mut Pass) {
+    async fn schedule_waiting(&mut self, pass: &mut Pass) {
         let requests_max = self.host.world.plan.engine.batch_requests_max as usize;
         let mut still_waiting = Vec::new();
         let mut candidates = std::mem::take(&mut self.waiting).into_iter();
@@ -165,7 +166,7 @@ impl Prefill {
                 still_waiting.push(active);
                 break;
             }
-            if self.is_available(&mut active) {
+            if self.is_available(&mut active).await {
                 self.admit(&mut active, &missing, pass);
                 self.running.push(active);
             } else {
@@ -188,12 +189,10 @@ impl Prefill {
         missing
     }
 
-    fn is_available(&self, active: &mut Active) -> bool {
+    async fn is_available(&self, active: &mut Active) -> bool {
         let items = item_requests(&active.arrival.job.items);
         active.asked.get_or_insert(self.host.clock.now());
-        let availability = self
-            .instance
-            .scheduler_call(|scheduler| scheduler.ensure_available(&active.name, &items));
+        let availability = self.instance.ensure_available(&active.name, &items).await;
         let waits = availability == Some(Availability::Wait);
         if waits && !active.told_to_wait {
             active.told_to_wait = true;
@@ -240,12 +239,14 @@ impl Prefill {
     }
 
     /// The workers' part of a step: loads on every rank, each acknowledged as it ends, and local encodes.
-    async fn execute(&mut self, pass: &Pass, plan: StepPlan) {
-        let mut loads = ranks::load(&self.host, self.instance.workers(), &plan);
-        while let Some(loaded) = loads.recv().await {
-            // The end of a request may come while the step that copies for it is under way.
-            self.drop_aborted();
-            self.take(pass, loaded);
+    async fn execute(&mut self, pass: &Pass, step: Option<Step>) {
+        if let Some(step) = step {
+            let mut loads = ranks::load(&self.host, self.instance.workers(), &step);
+            while let Some(loaded) = loads.recv().await {
+                // The end of a request may come while the step that copies for it is under way.
+                self.drop_aborted();
+                self.take(pass, loaded);
+            }
         }
         self.keep_promises(pass);
         self.encode(pass).await;
@@ -255,18 +256,17 @@ impl Prefill {
     fn take(&mut self, pass: &Pass, loaded: Loaded) {
         let rank = loaded.rank;
         let mut delivered: Vec<OrderId> = Vec::new();
-        for (order, tensor, delivery) in loaded.orders {
-            let key = self.host.world.key(self.instance.model, &order.identifier);
+        for Delivered { identifier, result } in loaded.items {
+            let key = self.host.world.key(self.instance.model, &identifier);
             let key = self.host.world.short(key.as_str());
-            match delivery.result {
-                Ok(()) => {
-                    let rows = pass.loads.get(&order.identifier).copied();
-                    self.check(key, rank, &order.identifier, rows, &tensor);
-                    self.cache.fill(&order.identifier, rank, tensor);
-                    delivered.push(delivery.order);
+            match result {
+                Ok((tensor, order)) => {
+                    let rows = pass.loads.get(&identifier).copied();
+                    self.check(key, rank, &identifier, rows, &tensor);
+                    self.cache.fill(&identifier, rank, tensor);
+                    delivered.extend(order);
                 }
-                Err(error) => {
-                    let reason = error.to_string();
+                Err(reason) => {
                     self.host.record(Event::NotDelivered { key, rank, reason });
                 }
             }

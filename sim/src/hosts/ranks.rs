@@ -6,14 +6,17 @@
 use std::time::Duration;
 
 use springtide::{
-    connector::{Delivery, LoadOrder, LoadTarget, StepPlan, Worker},
-    env::Clock,
+    connector::{LoadOrder, LoadTarget, StepPlan, Worker},
+    env::{Clock, Task},
 };
 use tokio::sync::mpsc;
 
-use crate::world::{
-    device::{SimDevice, SimEvent, SimTensor},
-    host::{Host, SimEnv},
+use crate::{
+    subjects::{Delivered, Step, WorkerSide},
+    world::{
+        device::{SimDevice, SimEvent, SimTensor},
+        host::{Host, SimEnv},
+    },
 };
 
 /// What one rank did in a step.
@@ -21,41 +24,56 @@ use crate::world::{
 pub struct Loaded {
     /// The rank.
     pub rank: u32,
-    /// Each order with the tensor that received it and how that went.
-    pub orders: Vec<(LoadOrder, SimTensor, Delivery)>,
+    /// How each item went.
+    pub items: Vec<Delivered>,
 }
 
 /// Starts a step's loads on every rank; they arrive in the order in which the ranks finish.
-pub fn load(
-    host: &Host,
-    workers: &[Worker<SimEnv>],
-    plan: &StepPlan,
-) -> mpsc::UnboundedReceiver<Loaded> {
-    // What vLLM pickles is data: a plan that does not survive it is no plan.
-    let pickled = serde_json::to_string(plan).expect("a step plan is plain data");
+pub fn load(host: &Host, workers: &[WorkerSide], step: &Step) -> mpsc::UnboundedReceiver<Loaded> {
     let (done, loaded) = mpsc::unbounded_channel();
-    let device = SimDevice::new(host.process.clone(), host.world.desk.clone());
     for (rank, worker) in (0..).zip(workers) {
-        let plan: StepPlan = serde_json::from_str(&pickled).expect("what was written is read");
-        let now = host.clock.now();
-        // The last kernel that reads the memory may still run.
-        let idle = plan.orders.is_empty();
-        let free = SimEvent(if idle { now } else { device.launch(now, Duration::ZERO) });
-        let (worker, done) = (worker.clone(), done.clone());
-        host.process.spawn(Box::pin(async move {
-            // A scheduler that has gone hears nothing any more.
-            let _ = done.send(load_rank(rank, &worker, plan.orders, free).await);
-        }));
+        let done = done.clone();
+        // A scheduler that has gone hears nothing any more.
+        let task: Task = match (worker.clone(), step) {
+            (WorkerSide::Springtide(worker), Step::Springtide(plan)) => {
+                let (plan, free) = receive(host, plan);
+                Box::pin(async move {
+                    let items = load_rank(&worker, plan.orders, free).await;
+                    let _ = done.send(Loaded { rank, items });
+                })
+            }
+            (WorkerSide::Pr30468(worker), Step::Pr30468(items)) => {
+                let items = items.clone();
+                Box::pin(async move {
+                    let items = worker.load(items).await;
+                    let _ = done.send(Loaded { rank, items });
+                })
+            }
+            _ => unreachable!("both sides of a connector are of one subject"),
+        };
+        host.process.spawn(task);
     }
     loaded
 }
 
+/// A plan as a rank receives it, and when the memory that it loads into is free.
+fn receive(host: &Host, plan: &StepPlan) -> (StepPlan, SimEvent) {
+    // What vLLM pickles is data: a plan that does not survive it is no plan.
+    let pickled = serde_json::to_string(plan).expect("a step plan is plain data");
+    let plan: StepPlan = serde_json::from_str(&pickled).expect("what was written is read");
+    let device = SimDevice::new(host.process.clone(), host.world.desk.clone());
+    let now = host.clock.now();
+    // The last kernel that reads the memory may still run.
+    let idle = plan.orders.is_empty();
+    let free = SimEvent(if idle { now } else { device.launch(now, Duration::ZERO) });
+    (plan, free)
+}
+
 async fn load_rank(
-    rank: u32,
     worker: &Worker<SimEnv>,
     orders: Vec<LoadOrder>,
     free: SimEvent,
-) -> Loaded {
+) -> Vec<Delivered> {
     let tensors: Vec<SimTensor> = orders.iter().map(|order| SimTensor::empty(order.spec)).collect();
     let targets: Vec<LoadTarget<SimDevice>> = orders
         .iter()
@@ -64,5 +82,12 @@ async fn load_rank(
         .collect();
     let deliveries = worker.load(targets).await;
     let orders = orders.into_iter().zip(tensors).zip(deliveries);
-    Loaded { rank, orders: orders.map(|((order, tensor), end)| (order, tensor, end)).collect() }
+    let delivered = orders.map(|((order, tensor), delivery)| Delivered {
+        identifier: order.identifier,
+        result: match delivery.result {
+            Ok(()) => Ok((tensor, Some(delivery.order))),
+            Err(error) => Err(error.to_string()),
+        },
+    });
+    delivered.collect()
 }

@@ -1,9 +1,11 @@
 //! Batches: one failing item, room for some, a call that fails whole.
 
+use springtide::connector::HEADER_BYTES;
+
 use super::{
     Look, Scenario,
     look::{ensure, ensure_eq},
-    plans::{BLOCK, encoder, prefill},
+    plans::{BLOCK, ROWS, encoder, prefill, stall},
     saving::store_code,
 };
 use crate::{
@@ -105,12 +107,20 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         rows: &["F026"],
         text: "the commit of one item of a batch is refused: the other is stored and loaded",
         make: |plan| {
+            // The two are ready while a third, twice as long, fills what may be in flight: they go together.
+            let in_flight = 2 * (ROWS * 64 + HEADER_BYTES);
             plan.with(|plan| plan.connector.attempts_max = 1)
+                .with(|plan| plan.connector.in_flight_bytes_max = in_flight)
+                .fault(300, stall(encoder(), Op::PutTransfer, 100))
                 .fault(300, store_code(encoder(), Op::PutEnd, -601, "a"))
-                .ask(310, &["a", "b"])
+                .ask(310, &["first", "a", "b"])
+                .but(|request| request.items[0].rows = 2 * ROWS)
         },
         expect: |outcome| {
             let look = Look(outcome);
+            let [began, _] = look.transfer("a", true);
+            ensure!(began.is_some(), "a was not put");
+            ensure_eq!(look.transfer("b", true)[0], began, "the put of b, in one batch with a");
             let ends = look.saves("encoder0", "a");
             ensure!(ends.iter().all(|end| !end.is_saved()), "save of a: {ends:?}");
             ensure_eq!(look.saves("encoder0", "b"), [&SaveEnd::Stored], "save of b");

@@ -4,7 +4,7 @@ use super::{
     Look, Scenario,
     loading::flipped,
     look::{ensure, ensure_eq},
-    plans::{ROWS, encoder, prefill},
+    plans::{ROWS, encoder, fails, prefill},
 };
 use crate::{
     event::{Event, SaveEnd},
@@ -40,6 +40,20 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             ensure_eq!(look.stored("b"), 1, "objects of b");
             let first = look.saves("encoder0", "a").first().is_some_and(|end| end.is_saved());
             ensure!(!first, "a was reported as saved without a commit");
+            look.all_answered()
+        },
+    },
+    Scenario {
+        name: "f007_one_commit_of_a_save_fails",
+        rows: &["F007"],
+        text: "the first commit of a save fails: nothing is promised of an item that is half there",
+        make: |plan| plan.fault(300, fails(encoder(), Op::PutEnd, -900)).ask(310, &["a"]),
+        expect: |outcome| {
+            let look = Look(outcome);
+            let first = look.saves("encoder0", "a").first().is_some_and(|end| end.is_saved());
+            ensure!(!first, "a was reported as saved without a commit");
+            ensure!(!look.misses("a").is_empty(), "a was promised");
+            ensure_eq!(look.delivered("a"), look.hits("a"), "deliveries of what was promised");
             look.all_answered()
         },
     },

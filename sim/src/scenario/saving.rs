@@ -55,12 +55,34 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "f004_more_items_in_a_step_than_the_pool_holds",
+        rows: &["F004", "F002"],
+        text: "a step's items that find every block under a put are dropped: no block is taken away",
+        make: |plan| {
+            let items = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+            plan.with(|plan| plan.connector.encoder_pool_bytes = 4 * BLOCK)
+                .with(|plan| plan.engine.encode_us_per_row = 1)
+                .ask(300, &items)
+        },
+        expect: |outcome| {
+            let look = Look(outcome);
+            let full = SaveEnd::Dropped("pool_full".into());
+            let ends = |wanted: &dyn Fn(&SaveEnd) -> bool| {
+                look.count(|event| matches!(event, Event::SaveEnded { end, .. } if wanted(end)))
+            };
+            let (saved, dropped) = (ends(&SaveEnd::is_saved), ends(&|end| *end == full));
+            ensure!(saved >= 4, "saved {saved} of 12, with room for 4");
+            ensure_eq!(saved + dropped, 12, "saved or dropped for want of room");
+            look.all_answered()
+        },
+    },
+    Scenario {
         name: "f005_item_larger_than_the_pool",
         rows: &["F005"],
         text: "an item that no pool takes is dropped at once and leaves nothing pending",
         make: |plan| {
-            plan.with(|plan| plan.connector.encoder_pool_bytes = BLOCK / 2)
-                .with(|plan| plan.connector.prefill_pool_bytes = BLOCK / 2)
+            plan.with(|plan| plan.connector.encoder_pool_bytes = BLOCK / 4)
+                .with(|plan| plan.connector.prefill_pool_bytes = BLOCK / 4)
                 .ask(300, &["a"])
         },
         expect: |outcome| {

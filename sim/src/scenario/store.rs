@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::{
     Look, Scenario,
     look::{ensure, ensure_eq},
-    plans::{encoder, prefill},
+    plans::{encoder, prefill, stall},
 };
 use crate::{
     event::{Event, SaveEnd},
-    plan::{Fault, MessageFate, Op},
+    plan::{Fault, MessageFate, Moment, Op},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -44,6 +44,38 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             ensure!(ends.last().is_some_and(|end| end.is_saved()), "the save after it: {ends:?}");
             ensure!(look.saving("encoder1")?.invisible >= 1, "no put was seen to store nothing");
             ensure_eq!(look.stored("a"), 1, "objects of a");
+            look.all_answered()
+        },
+    },
+    Scenario {
+        name: "f081_a_probe_fails_over_a_half_written_key",
+        rows: &["F081", "F010"],
+        text: "a put over a key that its dead writer left behind stores nothing; a probe that fails is no proof",
+        make: |plan| {
+            let probe = Fault::StoreCode {
+                host: "encoder1".to_owned(),
+                op: Op::Exists,
+                code: -900,
+                moment: Moment::Before,
+                item: Some("a".into()),
+                count: 1,
+                for_ms: 1_000,
+            };
+            plan.with(|plan| {
+                (plan.topology.encoders, plan.topology.prefills) = (2, 2);
+                plan.engine.wait_ms = 300;
+            })
+            .fault(300, stall(encoder(), Op::PutTransfer, 500))
+            .ask_at(310, &["a"], 0, 0)
+            .fault(420, Fault::Crash { host: encoder(), for_ms: 2_000 })
+            .fault(600, probe)
+            .ask_at(700, &["a"], 1, 1)
+        },
+        expect: |outcome| {
+            let look = Look(outcome);
+            let first = look.saves("encoder1", "a").first().copied();
+            ensure_eq!(first, Some(&SaveEnd::TimedOut), "the save over the half-written key");
+            ensure!(look.saving("encoder1")?.invisible >= 1, "no put was seen to store nothing");
             look.all_answered()
         },
     },
@@ -162,7 +194,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "f094_a_node_that_times_out",
-        rows: &["F094", "F086"],
+        rows: &["F094", "F086", "F001"],
         text: "saves to a node that does not answer never hold up a request beyond its wait",
         make: |plan| {
             plan.with(|plan| (plan.topology.nodes, plan.engine.wait_ms) = (1, 200))

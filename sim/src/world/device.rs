@@ -101,7 +101,7 @@ impl SimDevice {
     }
 
     /// When a copy of `bytes` that may start at `start` is done.
-    fn copied_at(&self, direction: Direction, start: Time, bytes: u64) -> Time {
+    pub fn copied_at(&self, direction: Direction, start: Time, bytes: u64) -> Time {
         let now = self.process.clock().now();
         let slow = self.desk.hit(self.process.host(), now, |ambush| match ambush {
             Ambush::SlowCopy(which, ms) if *which == direction => Some(Duration::from_millis(*ms)),

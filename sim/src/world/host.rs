@@ -34,6 +34,7 @@ use crate::{
     },
     plan::{Apart, Plan},
     recorder::Recorder,
+    subjects::{Subject, pr30468},
 };
 
 /// What all hosts of a world share. A real deployment shares none of it: the plan and the recorder are the
@@ -108,6 +109,9 @@ impl World {
 
     /// The key of an item of a model.
     pub fn key(&self, model: u32, item: &str) -> springtide::env::Key {
+        if self.plan.subject == Subject::Pr30468 {
+            return pr30468::key(item);
+        }
         Namespace::new(&self.namespaces[model as usize]).key(item)
     }
 

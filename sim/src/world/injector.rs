@@ -21,6 +21,7 @@ use crate::{
     event::Event,
     hosts::{store::client_id, stranger::Errand},
     plan::{Fault, MessageFate, Moment, Op, Scheduled},
+    subjects::Subject,
 };
 
 /// The injector of a run.
@@ -347,9 +348,10 @@ impl Injector {
     fn clients(&self, host: &str, op: Op) -> Vec<ClientId> {
         let life = self.process(host).map_or(0, |process| process.life());
         let puts = matches!(op, Op::PutStart | Op::PutTransfer | Op::PutEnd | Op::PutRevoke);
-        // An encoder's only pool is its worker's, a prefill instance's the scheduler's.
-        let part = u32::from(host.starts_with("encoder") || puts);
         let plan = &self.world.plan;
+        // An encoder's only pool is its worker's, a prefill instance's the scheduler's, if it has one.
+        let loads_in_worker = plan.subject == Subject::Pr30468 && op != Op::Exists;
+        let part = u32::from(host.starts_with("encoder") || puts || loads_in_worker);
         let mut clients = vec![client_id(plan, host, life, part)];
         if op == Op::Register {
             clients.push(client_id(plan, host, life + 1, part));

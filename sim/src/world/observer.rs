@@ -14,7 +14,11 @@ use springtide::{
 };
 
 use super::host::World;
-use crate::{event::Event, hosts::instance::Registered};
+use crate::{
+    event::Event,
+    hosts::instance::Registered,
+    subjects::{SchedulerSide, WorkerSide},
+};
 
 /// Time between two looks at the pools.
 const POOLS_EVERY: Duration = Duration::from_millis(50);
@@ -82,7 +86,10 @@ impl Observer {
                 let usage = Box::new(pool.usage());
                 self.world.recorder.record(now, host, Event::AtRest { usage, abandoned });
             }
-            self.world.recorder.record(now, host, counted(instance, abandoned == 0));
+            // Counters that a subject does not keep are not held against it.
+            if self.world.plan.subject.is_springtide() {
+                self.world.recorder.record(now, host, counted(instance, abandoned == 0));
+            }
         }
     }
 
@@ -124,15 +131,18 @@ impl Observer {
         let (plan, in_flight) = (&self.world.plan, self.in_flight_max);
         let mut bounds = Vec::new();
         let mut bound = |what, limit, seen| bounds.push(Event::Bound { what, limit, seen });
-        if let Some(worker) = instance.workers.first() {
-            let tickets = worker.counters().open;
-            bound("bytes in running puts", in_flight, worker.in_flight_bytes());
+        let worker = instance.workers.first();
+        if let Some(bytes) = worker.and_then(WorkerSide::in_flight_bytes) {
+            bound("bytes in running puts", in_flight, bytes);
+        }
+        if let Some(saves) = worker.and_then(WorkerSide::counters) {
             // Tickets that join an upload add nothing to the queue.
-            let joined = worker.counters().joined;
+            let (tickets, joined) = (saves.open, saves.joined);
             bound("open saves", u64::from(plan.connector.queue_items_max) + joined, tickets);
         }
-        if let Some(scheduler) = &instance.scheduler {
-            bound("bytes in running gets", in_flight, scheduler.gauges().in_flight_bytes);
+        let scheduler = instance.scheduler.as_ref();
+        if let Some(bytes) = scheduler.and_then(SchedulerSide::in_flight_bytes) {
+            bound("bytes in running gets", in_flight, bytes);
         }
         bounds
     }
@@ -155,8 +165,9 @@ fn counted(instance: &Registered, all_ended: bool) -> Event {
     ];
     pairs.extend(at_rest(&saves, &loads));
     if all_ended {
-        let puts = instance.workers.first().map_or(0, |worker| worker.in_flight_bytes());
-        let gets = instance.scheduler.as_ref().map_or(0, |s| s.gauges().in_flight_bytes);
+        let puts = instance.workers.first().and_then(WorkerSide::in_flight_bytes);
+        let gets = instance.scheduler.as_ref().and_then(SchedulerSide::in_flight_bytes);
+        let (puts, gets) = (puts.unwrap_or_default(), gets.unwrap_or_default());
         pairs.extend([("bytes in puts", puts, 0), ("bytes in gets", gets, 0)]);
     }
     Event::Counted { own, pairs }
@@ -164,17 +175,11 @@ fn counted(instance: &Registered, all_ended: bool) -> Event {
 
 /// Stages that were timed, against the counters: once nothing is under way, each as often as it happened.
 fn timed(instance: &Registered, all_ended: bool) -> Result<(), String> {
-    for worker in &instance.workers {
-        worker.delivered().map_or(Ok(()), |delivered| delivered.check())?;
+    instance.workers.iter().try_for_each(|worker| worker.check_times(all_ended))?;
+    match &instance.scheduler {
+        Some(scheduler) if all_ended => scheduler.check_times(),
+        _ => Ok(()),
     }
-    if !all_ended {
-        return Ok(());
-    }
-    let (saves, loads) = instance.counters();
-    if let Some(worker) = instance.workers.first() {
-        worker.times().check(&saves)?;
-    }
-    instance.scheduler.as_ref().map_or(Ok(()), |scheduler| scheduler.times().check(&loads))
 }
 
 /// What is zero at rest.
