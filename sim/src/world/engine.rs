@@ -1,7 +1,7 @@
 //! What moves a world: time, the hosts' tasks, and the links between hosts.
 //!
-//! Two engines run the same hosts. [`ticking`](super::ticking), on turmoil, gives each host a runtime and a network stack of
-//! its own and steps all of them at every tick; [`fast`](super::fast) runs all hosts on one runtime over a
+//! Two engines run the same hosts. [`ticking`], on turmoil, gives each host a runtime and a network stack of
+//! its own and steps all of them at every tick; [`fast`] runs all hosts on one runtime over a
 //! network in memory, and its time jumps from event to event. Whoever steps a run, injects faults or looks at
 //! it knows only this module.
 
