@@ -103,7 +103,7 @@ bench *ARGS:
 sanitize *ARGS:
     ci/sanitize "$@"
 
-# Feed the fuzz targets, after planted bugs: a fixed number of runs, or --runs N, --minutes M, --input FILE, --merge (TARGET... or all)
+# Feed the fuzz targets, after planted bugs: a fixed number of runs, or --runs N, --minutes M, --input FILE, --merge (TARGET...; all if none)
 fuzz *ARGS:
     ci/fuzz "$@"
 

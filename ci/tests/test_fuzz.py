@@ -20,6 +20,28 @@ lane = importlib.util.module_from_spec(importlib.util.spec_from_loader("fuzz_lan
 loader.exec_module(lane)
 
 
+class Usage(unittest.TestCase):
+    def test_what_libfuzzer_would_take_for_something_else_is_refused(self):
+        for arguments, message in [
+            (["--minutes", "0"], "expected a number from"),
+            (["--minutes", "nan"], "expected a number from"),
+            (["--runs", "-1"], "expected a number from 1"),
+            (["--seed", "9" * 20], "expected a number from 1"),
+            (["key", "--input", str(CI)], "expected a file"),
+            (["key", "--input", ""], "expected a file"),
+            (["--runs", "5", "--merge"], "not allowed with"),
+            (["nope"], "expected targets of"),
+        ]:
+            errors = io.StringIO()
+            with redirect_stderr(errors):
+                try:
+                    code = lane.main(arguments)
+                except SystemExit as refused:
+                    code = refused.code
+            self.assertEqual(code, 2, arguments)
+            self.assertIn(message, errors.getvalue())
+
+
 class Targets(unittest.TestCase):
     def test_the_lane_runs_every_target_of_the_crate(self):
         source = (CI.parent / "fuzz/src/lib.rs").read_text()
@@ -64,7 +86,7 @@ class Targets(unittest.TestCase):
 
     def test_a_target_that_is_not_there_is_a_usage_error(self):
         self.assertEqual(lane.main(["no-such-target"]), 2)
-        self.assertEqual(lane.main(["header", "pool", "--input", "x"]), 2)
+        self.assertEqual(lane.main(["header", "pool", "--input", __file__]), 2)
 
 
 if __name__ == "__main__":
