@@ -37,6 +37,12 @@ need_cargo() {
     have cargo || fail "cargo is not in PATH. Install Rust $(rust_version) or later, for example with rustup."
 }
 
+# need_compiler: ends the script with advice where there is no C compiler: tests of the C ABI leave themselves out
+# without one.
+need_compiler() {
+    have cc || fail "cc is not in PATH, and the tests of the C ABI need it. Install a C compiler (Debian: gcc)."
+}
+
 # rust_version: the oldest Rust that builds the workspace, from Cargo.toml.
 rust_version() {
     sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml
@@ -52,6 +58,24 @@ pip_install() {
 # cargo_install CRATE: builds a program from source into target/tools.
 cargo_install() {
     cargo install --quiet --locked --root "$tools" "$1" >&2
+}
+
+# need_tests COMMAND... [-- WORDS...]: ends the script unless the words fit a test of the command, a run of test
+# programs: what runs no test would look as if all had passed.
+need_tests() {
+    local command=() listed
+    [[ " $* " == *" -- "* ]] || set -- "$@" --
+    listed=$("$@" --list | sed -n 's/: test$//p') || exit
+    [[ ! $listed ]] || return 0
+    while [[ $1 != -- ]]; do
+        command+=("$1")
+        shift
+    done
+    shift
+    listed=$("${command[@]}" -- --list | sed -n 's/^\(.*\): test$/    \1/p') || exit
+    say "error: expected the name of a test or a part of it, got ${*:-${command[*]}}"
+    [[ ! $listed ]] || printf 'The tests are:\n%s\n' "$listed" >&2
+    exit 2
 }
 
 # step TITLE COMMAND...: says what runs, runs it, says how long it took. A failure ends the script.

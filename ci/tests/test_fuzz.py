@@ -76,6 +76,13 @@ class Targets(unittest.TestCase):
                     self.assertEqual(lane.find_planted([program], "planted-memory"), expected)
                 self.assertEqual("NOT FOUND: expected an input oom-*" in said.getvalue(), not expected)
 
+    def test_two_runs_at_once_have_nothing_in_common_but_what_longer_ones_keep(self):
+        with tempfile.TemporaryDirectory() as directory, patch.dict(os.environ, CARGO_TARGET_DIR=directory):
+            with lane.own_directory("planted") as one, lane.own_directory("planted") as other:
+                self.assertNotEqual(one, other)
+                self.assertEqual([one.parent, other.parent], [lane.made(), lane.made()])
+            self.assertFalse(one.exists() or other.exists())
+
     def test_a_missing_tool_is_named(self):
         with patch.dict(os.environ, CXX="no-such-compiler"), redirect_stderr(io.StringIO()) as said:
             self.assertEqual(lane.main([]), 2)

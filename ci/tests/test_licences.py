@@ -7,6 +7,7 @@ import unittest
 from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parent.parent / "licences"
+sys.path.insert(0, str(SCRIPT.parent))
 loader = importlib.machinery.SourceFileLoader("licences", str(SCRIPT))
 spec = importlib.util.spec_from_loader("licences", loader)
 licences = importlib.util.module_from_spec(spec)

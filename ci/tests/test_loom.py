@@ -86,6 +86,17 @@ class LoomTest(unittest.TestCase):
         failed, _ = self.explore("one_exhaustive", "two_preempt1", more=1)
         self.assertEqual(failed, 0)
 
+    def test_arguments_that_would_explore_nothing_are_refused(self):
+        for arguments, message in [
+            (["--more", "-1"], "expected a number from 1"),
+            (["--more", "0"], "expected a number from 1"),
+            (["--more", "1", "--only", "bug"], "expected one of the two"),
+        ]:
+            with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit) as refused:
+                loom.main(arguments)
+            self.assertEqual(refused.exception.code, 2)
+            self.assertIn(message, said.getvalue())
+
     def test_bugs(self):
         bugs = [mutant(name) for name in ("found", "aborts", "silent", "crash")]
         missed, output = self.run_with(loom.plant, bugs)

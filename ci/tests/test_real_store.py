@@ -15,6 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 SCRIPT = Path(__file__).resolve().parent.parent / "real-store"
+sys.path.insert(0, str(SCRIPT.parent))
 loader = importlib.machinery.SourceFileLoader("real_store", str(SCRIPT))
 spec = importlib.util.spec_from_loader("real_store", loader)
 real_store = importlib.util.module_from_spec(spec)

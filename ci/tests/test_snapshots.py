@@ -11,6 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 SCRIPT = Path(__file__).resolve().parent.parent / "snapshots"
+sys.path.insert(0, str(SCRIPT.parent))
 loader = importlib.machinery.SourceFileLoader("snapshots", str(SCRIPT))
 spec = importlib.util.spec_from_loader("snapshots", loader)
 snapshots = importlib.util.module_from_spec(spec)
