@@ -143,7 +143,22 @@ fn chosen(plan: &Plan) -> Result<(Vec<Named>, LeftOut), Broken> {
             _ => all.push(Named { name: name.to_owned(), world, steps }),
         }
     }
-    Ok((all, left_out))
+    match &plan.only {
+        Some(only) if all.is_empty() => Err(Broken::Harness(nothing_chosen(only, &left_out))),
+        _ => Ok((all, left_out)),
+    }
+}
+
+/// What to say where a name fits no sequence that would run.
+fn nothing_chosen(only: &str, left_out: &LeftOut) -> String {
+    if let Some((name, reason)) = left_out.first() {
+        return format!("{name} runs with --slow only: {reason}");
+    }
+    let names: Vec<_> = scenarios::all().into_iter().map(|scenario| scenario.name).collect();
+    format!(
+        "expected a part of the name of a sequence, got {only:?}; they are {}",
+        names.join(", ")
+    )
 }
 
 /// What the lanes share.
@@ -328,4 +343,40 @@ fn shorten(
         Ok(Some(at))
     })?;
     Ok((shortest, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(only: &str, slow: bool) -> String {
+        let plan = Plan {
+            operations: 0,
+            seed: 0,
+            only: Some(only.to_owned()),
+            slow,
+            at_a_time: 1,
+            saved: "/nowhere".into(),
+        };
+        chosen(&plan).err().map_or_else(String::new, |error| error.to_string())
+    }
+
+    #[test]
+    fn a_name_that_fits_nothing_is_refused_with_the_names_that_there_are() {
+        let said = refused("nope", true);
+        assert!(
+            said.starts_with("expected a part of the name of a sequence, got \"nope\"; they are ")
+        );
+        for scenario in scenarios::all() {
+            assert!(said.contains(scenario.name), "{} is not in {said}", scenario.name);
+            assert_eq!(refused(scenario.name, true), "");
+        }
+    }
+
+    #[test]
+    fn a_name_that_fits_only_what_is_left_out_is_refused_with_the_reason() {
+        let all = scenarios::all();
+        let (name, reason) = all.iter().find_map(|one| Some((one.name, one.slow?))).unwrap();
+        assert_eq!(refused(name, false), format!("{name} runs with --slow only: {reason}"));
+    }
 }
