@@ -44,7 +44,6 @@ INHERITED = {
     "register_caches": "nothing is sent from the engine's own memory; vLLM does not call it",
     "role": "which side this is",
     "start_worker_services": "the threads run since the constructor",
-    "take_unavailable_requests": "what was promised lies in memory: nothing becomes unavailable",
     "update_state_after_free": "build_connector_meta names what has left the engine's cache",
 }
 # Seconds that a shutdown may take, and between two lines about the same trouble.
@@ -213,7 +212,8 @@ class SpringtideConnector(ECConnectorBase):
 
     @hook(SpringtideMetadata)
     def build_connector_meta(self, scheduler_output: Any) -> ECConnectorMetadata:
-        freed = list(scheduler_output.free_encoder_mm_hashes)
+        # Steps are counted: this one too, whatever it is.
+        freed = list(getattr(scheduler_output, "free_encoder_mm_hashes", ()))
         return SpringtideMetadata(self._scheduler.build_step(freed))
 
     @hook(lambda: None)
@@ -222,6 +222,13 @@ class SpringtideConnector(ECConnectorBase):
         if isinstance(acknowledgement, SpringtideAcknowledgement):
             for rank, orders in acknowledgement.ranks:
                 self._scheduler.acknowledge(rank, orders)
+
+    # Called once for each step that was built, when it has ended on every rank.
+    @hook(set)
+    def take_unavailable_requests(self) -> set[str]:
+        self._scheduler.step_ended()
+        # What was promised lies in memory: nothing becomes unavailable.
+        return set()
 
     @hook(lambda: (False, None))
     def request_finished(self, request: Any) -> tuple[bool, dict[str, Any] | None]:
@@ -265,28 +272,17 @@ class SpringtideConnector(ECConnectorBase):
 
     @hook(lambda: None)
     def start_load_caches(self, encoder_cache: dict[str, torch.Tensor], **kwargs: Any) -> None:
-        if not self.is_consumer:
-            return
-        loads, copied, _ = self._work
-        self._copied = list(copied)
-        names, targets = {}, []
-        for number, identifier, dtype, shape in loads:
-            tensor = torch.empty(shape, dtype=getattr(torch, dtype))
-            names[number] = (identifier, tensor)
-            targets.append((number, tensor))
-        for number, error in self._worker.load(targets) if targets else ():
-            identifier, tensor = names[number]
-            if error is not None:
-                logger.error("springtide: %s was promised and not delivered: %s", identifier, error)
-                continue
-            encoder_cache[identifier] = to_device(tensor)
-            self._copied.append(number)
+        if self.is_consumer:
+            self._load(encoder_cache)
 
     @hook(lambda: None)
     def start_save_caches(self, **kwargs: Any) -> None:
         encoder_cache = kwargs.get("encoder_cache")
         if not self._saves or encoder_cache is None:
             return
+        if not self.is_consumer:
+            # With `encode_once`; the hook for loads is a consumer's.
+            self._load(encoder_cache)
         for identifier in self._work[2]:
             if identifier in encoder_cache:
                 self._save(identifier, encoder_cache[identifier])
@@ -332,6 +328,22 @@ class SpringtideConnector(ECConnectorBase):
         logger.info("springtide: closing: %s", self._side.close(SHUTDOWN_S))
 
     # -- inside --------------------------------------------------------------------------------------
+
+    def _load(self, encoder_cache: dict[str, torch.Tensor]) -> None:
+        loads, copied, _ = self._work
+        self._copied = list(copied)
+        names, targets = {}, []
+        for number, identifier, dtype, shape in loads:
+            tensor = torch.empty(shape, dtype=getattr(torch, dtype))
+            names[number] = (identifier, tensor)
+            targets.append((number, tensor))
+        for number, error in self._worker.load(targets) if targets else ():
+            identifier, tensor = names[number]
+            if error is not None:
+                logger.error("springtide: %s was promised and not delivered: %s", identifier, error)
+                continue
+            encoder_cache[identifier] = to_device(tensor)
+            self._copied.append(number)
 
     def _save(self, identifier: str, tensor: torch.Tensor) -> None:
         tensor = tensor.detach()

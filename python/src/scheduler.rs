@@ -34,9 +34,11 @@ impl SchedulerSide {
     fn new(py: Python<'_>, instance: &str) -> PyResult<Self> {
         log::start();
         let instance = Instance::parse(instance).map_err(failed)?;
-        let loads = instance.role.loads();
-        let backing = if loads { instance.shared() } else { Backing::Anonymous };
-        let config = instance.config(backing).map_err(failed)?;
+        let mut config = instance.config(Backing::Anonymous).map_err(failed)?;
+        let loads = config.loads();
+        if loads {
+            config.pool.backing = instance.shared();
+        }
         let parts = config.namespace.clone();
         let fingerprint = Namespace::new(&parts).fingerprint().to_owned();
         let namespace = serde_json::to_string(&parts).map_err(failed)?;
@@ -119,6 +121,11 @@ impl SchedulerSide {
     fn acknowledge(&self, py: Python<'_>, rank: u32, orders: Vec<u64>) {
         let orders: Vec<OrderId> = orders.into_iter().map(OrderId).collect();
         py.detach(|| self.scheduler.acknowledge(rank, &orders));
+    }
+
+    /// The oldest step that had not come back has ended on every rank.
+    fn step_ended(&self, py: Python<'_>) {
+        py.detach(|| self.scheduler.step_ended());
     }
 
     /// The request has ended or was aborted.

@@ -43,8 +43,8 @@ pub struct WorkerSide {
 
 #[pymethods]
 impl WorkerSide {
-    /// Starts the worker's side of an instance, described in JSON. A consumer maps the region that it shares
-    /// with the scheduler, and makes it if no other rank has.
+    /// Starts the worker's side of an instance, described in JSON. Where it copies what the scheduler loads,
+    /// it maps the region that both share, and makes it if no other rank has.
     #[new]
     fn new(py: Python<'_>, instance: &str) -> PyResult<Self> {
         log::start();
@@ -53,7 +53,7 @@ impl WorkerSide {
         let parts = config.namespace.clone();
         let fingerprint = Namespace::new(&parts).fingerprint().to_owned();
         let namespace = serde_json::to_string(&parts).map_err(failed)?;
-        let mapper = match instance.role.loads() {
+        let mapper = match config.copies() {
             true => Some(Mapper::prepare(&instance.region, &config.pool).map_err(failed)?),
             false => None,
         };

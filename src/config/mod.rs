@@ -70,6 +70,9 @@ const MOONCAKE_VARIABLE: &str = "MOONCAKE_CONFIG_PATH";
 pub struct Settings {
     /// Where items are kept.
     pub store: StoreSettings,
+    /// Whether an encoder instance asks the store before it encodes, and loads what is there instead, so that each
+    /// item is encoded once in the whole cluster. It then has a second pool of `pool_bytes`, for what it loads.
+    pub encode_once: bool,
     /// Bytes of the pool: the worker's on a producer, the one that scheduler and workers share on a consumer.
     #[serde(deserialize_with = "size::deserialize")]
     #[schemars(with = "size::Size")]
@@ -147,6 +150,7 @@ impl Default for Settings {
         let connector = Config::default();
         Self {
             store: StoreSettings::default(),
+            encode_once: connector.encode_once,
             pool_bytes: connector.pool.bytes,
             saves: connector.saves,
             loads: connector.loads,
@@ -216,6 +220,7 @@ impl Settings {
     pub fn connector(&self, backing: Backing) -> Config {
         Config {
             pool: PoolConfig { backing, ..PoolConfig::with_bytes(self.pool_bytes) },
+            encode_once: self.encode_once,
             saves: self.saves.clone(),
             loads: self.loads.clone(),
             payload_checksum: self.payload_checksum,

@@ -47,7 +47,10 @@ pub struct Config {
     pub rank: u32,
     /// Number of tensor-parallel ranks; each acknowledges every load.
     pub tensor_parallel: u32,
-    /// The pool: the worker's on a producer, the scheduler's on a consumer.
+    /// Whether a producer asks the store before its engine encodes, and loads what is there instead: each item
+    /// is then encoded once, by whichever producer sees it first. A consumer always does.
+    pub encode_once: bool,
+    /// The pool: the worker's on a producer, the scheduler's on an instance that loads.
     pub pool: PoolConfig,
     /// Saving.
     pub saves: SaveConfig,
@@ -70,6 +73,7 @@ impl Default for Config {
             namespace: NamespaceParts::default(),
             rank: 0,
             tensor_parallel: 1,
+            encode_once: false,
             pool: PoolConfig::with_bytes(1 << 30),
             saves: SaveConfig::default(),
             loads: LoadConfig::default(),
@@ -193,6 +197,25 @@ pub struct ConfigError {
 }
 
 impl Config {
+    /// Whether the scheduler's side loads.
+    pub fn loads(&self) -> bool {
+        self.role.loads() || self.encode_once
+    }
+
+    /// Whether this instance loads and no answer of its workers reaches the scheduler: vLLM drops a pure
+    /// producer's. The end of a step then stands for them ([`Scheduler::step_ended`]).
+    ///
+    /// [`Scheduler::step_ended`]: super::Scheduler::step_ended
+    pub fn acknowledges_by_step(&self) -> bool {
+        self.loads() && !self.role.loads()
+    }
+
+    /// Whether this rank copies what the scheduler has loaded. On a pure producer only rank 0 does, which is
+    /// the one that saves: nobody else reads there what the encoder makes.
+    pub fn copies(&self) -> bool {
+        self.role.loads() || self.encode_once && self.rank == 0
+    }
+
     /// Checks every limit.
     ///
     /// # Errors

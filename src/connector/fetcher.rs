@@ -14,7 +14,7 @@ use super::{
     memory::{CloseReport, Memory, StartError},
     object::{self, HEADER_BYTES, Header, Rejection},
     payload,
-    requests::Requests,
+    requests::{Acknowledged, Requests},
 };
 use crate::{
     env::{Clock, Env, ErrorCode, GetItem, Key, Outcome, Store, Time},
@@ -49,8 +49,15 @@ impl<E: Env> Fetcher<E> {
         let loads =
             Loads::new(config.loads.clone(), memory.limits.fragments_per_batch, fragments_per_item);
         let namespace = Namespace::new(&config.namespace);
-        let requests =
-            Requests::new(namespace.clone(), config.loads.deadline, config.tensor_parallel);
+        let requests = Requests::new(
+            namespace.clone(),
+            config.loads.deadline,
+            if config.acknowledges_by_step() {
+                Acknowledged::ByStep
+            } else {
+                Acknowledged::ByRanks(config.tensor_parallel)
+            },
+        );
         let fetcher = Arc::new(Self {
             env,
             config,

@@ -27,7 +27,7 @@ pub struct Scheduler<E: Env>(Arc<Handle<E>>);
 
 struct Handle<E: Env> {
     env: E,
-    /// `None` on a pure producer: it loads nothing, pins nothing and opens no pool.
+    /// `None` on a producer that loads nothing: it pins nothing and opens no pool.
     fetcher: Option<Arc<Fetcher<E>>>,
     /// `None` on a pure consumer.
     republish: Option<Mutex<Republish>>,
@@ -49,14 +49,14 @@ impl<E: Env> Drop for Handle<E> {
 }
 
 impl<E: Env> Scheduler<E> {
-    /// Opens the consumer's pool and registers it; on a pure producer does nothing.
+    /// Opens the pool for loads and registers it; does nothing where none are made.
     ///
     /// # Errors
     /// [`StartError`]; nothing is left allocated or registered.
     pub async fn start(env: E, config: Config) -> Result<Self, StartError> {
         config.validate()?;
         let republish = config.role.saves().then(Mutex::default);
-        let fetcher = match config.role.loads() {
+        let fetcher = match config.loads() {
             true => Some(Fetcher::start(env.clone(), config).await?),
             false => None,
         };
@@ -69,7 +69,7 @@ impl<E: Env> Scheduler<E> {
         self.pool().map(Pool::mapper)
     }
 
-    /// The consumer's pool.
+    /// The pool for loads.
     pub fn pool(&self) -> Option<&Pool> {
         self.0.fetcher.as_ref().map(|fetcher| &fetcher.memory.pool)
     }
@@ -126,6 +126,16 @@ impl<E: Env> Scheduler<E> {
             self.with(fetcher, |State { loads, requests, .. }| {
                 requests.acknowledge(rank, orders, loads);
             });
+        }
+    }
+
+    /// The oldest step that had not come back has ended on every rank: what it asked for has been copied. To be
+    /// called once for each [`Scheduler::build_step`], in the same order, as vLLM calls
+    /// `take_unavailable_requests`. Only where no acknowledgements come
+    /// ([`Config::acknowledges_by_step`]) it has an effect.
+    pub fn step_ended(&self) {
+        if let Some(fetcher) = &self.0.fetcher {
+            self.with(fetcher, |State { loads, requests, .. }| requests.step_ended(loads));
         }
     }
 

@@ -35,7 +35,7 @@ struct Handle<E: Env> {
     namespace: Namespace,
     /// On a producer's rank 0.
     uploader: Option<Arc<Uploader<E>>>,
-    /// On a consumer.
+    /// Where this rank copies what the scheduler has loaded.
     mapper: Option<Mapper>,
     io_timeout: Duration,
     sent: Mutex<Sent>,
@@ -86,15 +86,16 @@ pub struct LoadTarget<D: Device> {
 }
 
 impl<E: Env> Worker<E> {
-    /// Starts a worker. A producer's rank 0 opens and registers a pool; a consumer copies from `mapper`.
+    /// Starts a worker. A producer's rank 0 opens and registers a pool; what the scheduler loads is copied from
+    /// `mapper`.
     ///
     /// # Errors
     /// [`StartError`]; nothing is left allocated or registered.
     pub async fn start(env: E, config: Config, mapper: Option<Mapper>) -> Result<Self, StartError> {
         config.validate()?;
-        if config.role.loads() && mapper.is_none() {
+        if config.copies() && mapper.is_none() {
             return Err(StartError::Missing {
-                role: "consumer",
+                role: if config.role.loads() { "consumer" } else { "producer with encode_once" },
                 needed: "a mapping of the scheduler's region",
             });
         }

@@ -35,6 +35,7 @@ class Engine:
             return CONNECTOR.SpringtideConnector(config, side)
 
         self.role = role
+        self.loads = role != "ec_producer" or settings.get("encode_once", False)
         self.workers = [connector(Role.WORKER, rank) for rank in range(ranks)]
         self.scheduler = connector(Role.SCHEDULER, 0)
         self.caches: list[dict[str, Tensor]] = [{} for _ in range(ranks)]
@@ -44,7 +45,7 @@ class Engine:
 
     def store_is_up(self) -> "Engine":
         saving = [self.workers[0]] if self.role != "ec_consumer" else []
-        loading = [self.scheduler] if self.role != "ec_producer" else []
+        loading = [self.scheduler] if self.loads else []
         for side in saving + loading:
             assert side._side.wait_for_store(LIMIT_S), "the store did not come up"
         return self

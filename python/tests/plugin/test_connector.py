@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 
 import engine
 from engine import Engine, output, wait_until
@@ -144,6 +145,49 @@ class OverDisk(unittest.TestCase):
         self.assertEqual(consumer.run(Request("r", ("a", 3)), self.fail)["a"].content(), output("a").content())
         producer.run(Request("p3", ("a", 3)), self.fail)
         self.assertEqual(producer.counters()["already_there"], 1, "still there: one lookup")
+
+    def test_a_producer_encodes_what_another_has_encoded_unless_told_otherwise(self) -> None:
+        one, two = self.engine("ec_producer"), self.engine("ec_producer")
+        once = self.engine("ec_producer", settings={"encode_once": True}, ranks=2)
+        encoded: list[str] = []
+        one.run(Request("p1", ("a", 3)), output)
+        two.run(Request("p2", ("a", 3)), lambda name: encoded.append(name) or output(name))
+        self.assertEqual(encoded, ["a"])
+        got = once.run(Request("p3", ("a", 3)), self.fail)
+        self.assertEqual(got["a"].content(), output("a").content(), "the bytes are there, not a promise alone")
+        self.assertEqual(once.caches[1], {}, "rank 0 alone saves, so it alone loads")
+        self.assertEqual(once.gauges()["orders"], 0)
+        once.run(Request("p4", ("b", 3)), output)
+        self.assertEqual(once.counters()["stored"], 1, "what nobody has encoded is encoded and saved")
+        loads = once.scheduler._side.counters()
+        self.assertEqual((loads["hits"], loads["misses.absent"], loads["acknowledged"]), (1, 1, 1))
+
+    def test_what_was_not_encoded_again_is_published_again_when_the_store_loses_it(self) -> None:
+        producer, consumer = self.engine("ec_producer"), self.engine("ec_consumer")
+        once = self.engine("ec_producer", settings={"encode_once": True})
+        producer.run(Request("p1", ("a", 3)), output)
+        once.run(Request("p2", ("a", 3)), self.fail)
+        (lost,) = self.objects()
+        lost.unlink()
+        once.run(Request("p3", ("a", 3)), self.fail)
+        self.assertEqual(once.counters()["stored"], 1)
+        self.assertEqual(consumer.run(Request("r", ("a", 3)), self.fail)["a"].content(), output("a").content())
+
+    def test_a_producers_load_keeps_its_memory_until_its_step_has_ended(self) -> None:
+        producer = self.engine("ec_producer")
+        once = self.engine("ec_producer", settings={"encode_once": True})
+        producer.run(Request("p1", ("a", 3)), output)
+        request, scheduler = Request("p2", ("a", 3)), once.scheduler
+        # With asynchronous scheduling the step before is still under way.
+        before = SimpleNamespace(free_encoder_mm_hashes=[])
+        scheduler.build_connector_meta(before)
+        wait_until("the item is there", lambda: once.schedule(request))
+        scheduler.build_connector_meta(before)
+        scheduler.request_finished(request)
+        scheduler.take_unavailable_requests()
+        self.assertEqual(once.gauges()["orders"], 1, "that was the step before")
+        scheduler.take_unavailable_requests()
+        self.assertEqual(once.gauges()["orders"], 0)
 
     def test_damaged_and_foreign_objects_are_encoded_locally_and_removed(self) -> None:
         def truncate(path: Path) -> None:

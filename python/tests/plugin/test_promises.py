@@ -246,7 +246,7 @@ class Promises(unittest.TestCase):
         for changes, words in [
             ({"store": {"tape": {}}}, 'store is "tape", expected `disk` or `mooncake`'),
             ({"store": {"disk": {"directory": "/x"}}}, "store.disk.capacity_bytes is missing"),
-            ({"pool_byte": 1}, "ec_connector_extra_config: pool_byte is no key, expected one of `store`, `pool_bytes`"),
+            ({"pool_byte": 1}, "ec_connector_extra_config: pool_byte is no key, expected one of `store`, `encode_once`, `pool_bytes`"),
             ({"pool_bytes": "4 parsecs"}, 'pool_bytes is "4 parsecs", expected'),
             ({"loads": {"deadline_ms": 10**9}}, "loads.deadline_ms is 1000000000, expected 1 to 60000"),
             ({"namespace": {"dtype": "float12"}}, 'namespace.dtype is "float12", expected one of float16'),

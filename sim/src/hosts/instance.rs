@@ -285,6 +285,7 @@ fn config(host: &Host, role: Role, model: u32, rank: u32) -> Config {
         namespace: world.namespaces[model as usize].clone(),
         rank,
         tensor_parallel: world.plan.topology.tensor_parallel,
+        encode_once: false,
         pool: PoolConfig {
             bytes,
             unit_payload: plan.unit_payload_bytes as u32,

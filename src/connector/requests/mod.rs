@@ -31,9 +31,20 @@ enum Decision {
     Ordered,
 }
 
+/// How the scheduler learns that an order has been carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Acknowledged {
+    /// So many ranks say so.
+    ByRanks(u32),
+    /// The step that carried it has ended.
+    ByStep,
+}
+
 struct Order {
     load: LoadOrder,
     acknowledged: BTreeSet<u32>,
+    /// Number of the first step that carried it, counted from 1.
+    sent_in: Option<u64>,
     /// Keeps the memory until all ranks have copied it.
     _pin: Box<Pin>,
 }
@@ -41,7 +52,9 @@ struct Order {
 pub(super) struct Requests {
     namespace: Namespace,
     patience: Duration,
-    ranks: u32,
+    by: Acknowledged,
+    /// Steps that were built, and that have ended.
+    steps: (u64, u64),
     requests: BTreeMap<String, BTreeMap<String, Decision>>,
     /// Who waits for a key, as (request, identifier).
     waiters: BTreeMap<Key, BTreeSet<(String, String)>>,
@@ -59,11 +72,12 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    pub(super) fn new(namespace: Namespace, patience: Duration, ranks: u32) -> Self {
+    pub(super) fn new(namespace: Namespace, patience: Duration, by: Acknowledged) -> Self {
         Self {
             namespace,
             patience,
-            ranks,
+            by,
+            steps: (0, 0),
             requests: BTreeMap::new(),
             waiters: BTreeMap::new(),
             arrivals: 0,
@@ -156,7 +170,8 @@ impl Requests {
                 self.next_order += 1;
                 let identifier = identifier.to_owned();
                 let load = LoadOrder { id, identifier, spec, source: pin.descriptor() };
-                let order = Order { load, acknowledged: BTreeSet::new(), _pin: pin };
+                let acknowledged = BTreeSet::new();
+                let order = Order { load, acknowledged, sent_in: None, _pin: pin };
                 self.orders.insert(id, order);
                 loads.counters.orders += 1;
             }
@@ -172,23 +187,40 @@ impl Requests {
         for identifier in freed.iter().filter(|identifier| !entered.contains(*identifier)) {
             self.engine_holds.remove(identifier);
         }
-        let orders = self.orders.values().map(|order| order.load.clone()).collect();
-        StepPlan { orders, save_again: Vec::new() }
+        self.steps.0 += 1;
+        let orders = self.orders.values_mut().map(|order| {
+            order.sent_in.get_or_insert(self.steps.0);
+            order.load.clone()
+        });
+        StepPlan { orders: orders.collect(), save_again: Vec::new() }
     }
 
     /// A rank has copied these.
     pub(super) fn acknowledge(&mut self, rank: u32, orders: &[OrderId], loads: &mut Loads) {
-        if rank >= self.ranks {
+        let Acknowledged::ByRanks(ranks) = self.by else { return };
+        if rank >= ranks {
             return;
         }
         for id in orders {
             let Some(order) = self.orders.get_mut(id) else { continue };
             order.acknowledged.insert(rank);
-            if order.acknowledged.len() == self.ranks as usize {
+            if order.acknowledged.len() == ranks as usize {
                 self.orders.remove(id);
                 loads.counters.acknowledged += 1;
             }
         }
+    }
+
+    /// The oldest step that had not come back has ended, on all ranks.
+    pub(super) fn step_ended(&mut self, loads: &mut Loads) {
+        let (built, ended) = &mut self.steps;
+        *ended = (*ended + 1).min(*built);
+        if self.by != Acknowledged::ByStep {
+            return;
+        }
+        let (before, ended) = (self.orders.len(), *ended);
+        self.orders.retain(|_, order| order.sent_in.is_none_or(|step| step > ended));
+        loads.counters.acknowledged += (before - self.orders.len()) as u64;
     }
 
     /// The request has ended or was aborted. Pins that no step has taken are given back.

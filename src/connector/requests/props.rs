@@ -34,6 +34,7 @@ enum Step {
     Allocated { request: u8, item: u8 },
     Build { freed: Vec<u8> },
     Acknowledge { rank: u32, choice: usize },
+    Ended,
     Finish { request: u8 },
     Act,
     Answer { choice: usize, answer: Answer },
@@ -77,6 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => vec(0..ITEMS, 0..4).prop_map(|freed| Step::Build { freed }),
         5 => (0..RANKS + 1, choice.clone())
             .prop_map(|(rank, choice)| Step::Acknowledge { rank, choice }),
+        3 => Just(Step::Ended),
         2 => (0..REQUESTS).prop_map(|request| Step::Finish { request }),
         10 => Just(Step::Act),
         14 => (choice, answer()).prop_map(|(choice, answer)| Step::Answer { choice, answer }),
@@ -100,8 +102,11 @@ struct Shell {
     requests: Requests,
     now: Time,
     calls: VecDeque<Call>,
-    /// What each order has promised, and who has acknowledged it.
-    orders: BTreeMap<OrderId, (Handle, BTreeSet<u32>)>,
+    by: Acknowledged,
+    /// What each order has promised, who has acknowledged it, and the first step that carried it.
+    orders: BTreeMap<OrderId, (Handle, BTreeSet<u32>, u64)>,
+    built: u64,
+    ended: u64,
     /// Lengths that keys are fetched in.
     lengths: BTreeMap<Key, u64>,
     /// When each request was first asked for, and has not finished since.
@@ -115,7 +120,7 @@ fn store_error(code: i32) -> StoreError {
 }
 
 impl Shell {
-    fn new() -> Self {
+    fn new(by: Acknowledged) -> Self {
         let config = LoadConfig {
             absent_ttl: Duration::from_millis(50),
             failed_ttl: Duration::from_millis(200),
@@ -135,10 +140,13 @@ impl Shell {
         Self {
             pool: Pool::new(&pool).unwrap(),
             loads: Loads::new(config, 16, 8),
-            requests: Requests::new(Namespace::new(&parts), PATIENCE, RANKS),
+            requests: Requests::new(Namespace::new(&parts), PATIENCE, by),
             now: Time::ZERO,
             calls: VecDeque::new(),
+            by,
             orders: BTreeMap::new(),
+            built: 0,
+            ended: 0,
             lengths: BTreeMap::new(),
             open: BTreeSet::new(),
             current: None,
@@ -155,6 +163,7 @@ impl Shell {
             }
             Step::Build { freed } => self.build(&freed),
             Step::Acknowledge { rank, choice } => self.acknowledge(rank, choice),
+            Step::Ended => self.step_ended(),
             Step::Finish { request } => {
                 self.requests.finished(&name(request), &mut self.loads);
                 self.open.remove(&request);
@@ -221,8 +230,9 @@ impl Shell {
     fn build(&mut self, freed: &[u8]) {
         let freed: Vec<String> = freed.iter().map(|item| name(*item)).collect();
         let plan = self.requests.build_step(&freed);
+        self.built += 1;
         for order in &plan.orders {
-            let new = (order.source.handle, BTreeSet::new());
+            let new = (order.source.handle, BTreeSet::new(), self.built);
             let known = self.orders.entry(order.id).or_insert(new);
             assert_eq!(known.0, order.source.handle, "an order changes");
         }
@@ -243,12 +253,23 @@ impl Shell {
         let Some(at) = choice.checked_rem(self.orders.len()) else { return };
         let id = *self.orders.keys().nth(at).unwrap();
         self.requests.acknowledge(rank, &[id], &mut self.loads);
+        if self.by == Acknowledged::ByStep {
+            return;
+        }
         let acknowledged = &mut self.orders.get_mut(&id).unwrap().1;
         if rank < RANKS {
             acknowledged.insert(rank);
         }
         if acknowledged.len() == RANKS as usize {
             self.orders.remove(&id);
+        }
+    }
+
+    fn step_ended(&mut self) {
+        self.requests.step_ended(&mut self.loads);
+        self.ended = self.built.min(self.ended + 1);
+        if self.by == Acknowledged::ByStep {
+            self.orders.retain(|_, (_, _, step)| *step > self.ended);
         }
     }
 
@@ -382,6 +403,10 @@ impl Shell {
         for id in self.orders.keys().copied().collect::<Vec<_>>() {
             (0..RANKS).for_each(|rank| self.requests.acknowledge(rank, &[id], &mut self.loads));
         }
+        while self.by == Acknowledged::ByStep && self.ended < self.built {
+            assert!(self.orders.is_empty() || self.requests.open_orders() > 0, "released early");
+            self.step_ended();
+        }
         self.check();
         let usage = self.pool.usage();
         assert_eq!((usage.pinned, usage.filling, usage.in_flight), (0, 0, 0));
@@ -414,10 +439,12 @@ fn content(pin: &Pin) -> Vec<u8> {
 #[test]
 fn requests_keep_their_promises_whatever_engine_and_store_do() {
     corpus::check("requests", 2000, vec(step(), 1..150), |steps| {
-        let mut shell = Shell::new();
-        for step in steps {
-            shell.run(step);
+        for by in [Acknowledged::ByRanks(RANKS), Acknowledged::ByStep] {
+            let mut shell = Shell::new(by);
+            for step in &steps {
+                shell.run(step.clone());
+            }
+            shell.finish();
         }
-        shell.finish();
     });
 }
