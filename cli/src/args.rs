@@ -23,6 +23,8 @@ pub enum Command {
     /// Check settings, and say what can be set
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Look whether this machine has what an instance needs
+    Doctor(DoctorArgs),
     /// Compute how large a pool has to be
     Plan(PlanArgs),
 }
@@ -53,6 +55,41 @@ Exit codes: 0 good (warnings are printed), 1 a mistake, 2 usage.")]
     Schema,
     /// Print every key with its default and what it means, as a table in Markdown
     Keys,
+}
+
+/// Whose needs are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RoleArg {
+    /// An instance that encodes: its pool is memory of its worker
+    Producer,
+    /// An instance that is given what others encoded: its pool lies in /dev/shm
+    Consumer,
+    /// An instance that does both
+    Both,
+}
+
+/// What to look at.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+One line for each: ok, warning or problem, and what to do. Run it where the instance will run: in its container, as
+its user, with its limits, and while nothing else of it runs.
+
+Examples:
+  springtide doctor --config springtide.toml
+  springtide doctor --config springtide.toml --role consumer
+  springtide doctor --json | jq '.checks[] | select(.level != \"ok\")'
+
+Exit codes: 0 no problem (there may be warnings), 1 a problem, 2 usage.")]
+pub struct DoctorArgs {
+    /// The instance's settings, TOML or JSON; without it only the other sources of `springtide config check` count
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What the instance does
+    #[arg(long, value_enum, default_value = "both")]
+    pub role: RoleArg,
+    /// Print one JSON object instead of lines
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What the pool is for.

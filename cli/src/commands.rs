@@ -7,9 +7,10 @@ use springtide::runtime::TokioClock;
 use tokio::runtime::{Builder, Handle};
 
 use crate::{
-    args::{BenchArgs, Cli, Command, StoreKind},
+    args::{BenchArgs, Cli, Command, DoctorArgs, StoreKind},
     bench::{self, Plan, Report},
     config,
+    doctor::{self, Machine},
     failure::Failure,
     plan,
     stores::{Disk, Fake, Interpreter, Mooncake, Python, Target},
@@ -20,6 +21,7 @@ pub(crate) fn execute<I: Interpreter>(cli: Cli, interpreter: &I) -> u8 {
     let done = match cli.command {
         Command::Bench(arguments) => measure(&arguments, interpreter),
         Command::Config(command) => config::execute(&command).and_then(|text| print(&text)),
+        Command::Doctor(arguments) => examine(&arguments),
         Command::Plan(arguments) => plan::execute(&arguments).and_then(|text| print(&text)),
     };
     match done {
@@ -28,6 +30,19 @@ pub(crate) fn execute<I: Interpreter>(cli: Cli, interpreter: &I) -> u8 {
             eprintln!("springtide: {failure}");
             failure.exit_code()
         }
+    }
+}
+
+fn examine(arguments: &DoctorArgs) -> Result<(), Failure> {
+    let settings = config::read(arguments.config.as_deref())?;
+    let report = doctor::examine(&Machine::this(), &settings, arguments.role);
+    print(&if arguments.json { report.to_json() } else { report.lines() })?;
+    match report.problems() {
+        0 => Ok(()),
+        1 => Err(Failure::failed("1 problem: an instance with these settings will not work here")),
+        many => Err(Failure::failed(format!(
+            "{many} problems: an instance with these settings will not work here"
+        ))),
     }
 }
 

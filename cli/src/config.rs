@@ -30,7 +30,7 @@ pub(crate) fn execute(command: &ConfigCommand) -> Result<String, Failure> {
 }
 
 /// Reads all sources.
-fn read(file: Option<&Path>) -> Result<Settings, Failure> {
+pub(crate) fn read(file: Option<&Path>) -> Result<Settings, Failure> {
     let file = file.map(Layer::file).transpose().map_err(Failure::failed)?;
     Settings::from_process(Vec::new(), file.into_iter().collect()).map_err(Failure::failed)
 }

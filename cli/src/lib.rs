@@ -8,6 +8,7 @@
 //! | [`args`] | what can be written on the command line | nothing |
 //! | [`stores`] | the stores that can be chosen, and how each is joined | the back ends, the fake store |
 //! | [`bench`](mod@bench) | what the connector costs on top of a store | the connector |
+//! | [`doctor`] | what a machine has and lacks for an instance | the settings, files of the kernel |
 //! | [`plan`] | how large a pool has to be | the pool |
 //! | `config` | checking and describing settings | the settings |
 //! | `commands` | what each command does | all of the above |
@@ -18,6 +19,7 @@ pub mod args;
 pub mod bench;
 mod commands;
 mod config;
+pub mod doctor;
 mod failure;
 pub mod plan;
 pub mod stores;

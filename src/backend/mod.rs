@@ -24,7 +24,7 @@ pub use self::{
     link_state::{LinkCounters, LinkState},
     mooncake::{
         MOONCAKE_FRAGMENTS_MAX, MooncakeCalls, MooncakeConfig, MooncakeError, MooncakeStore,
-        Protocol,
+        Protocol, mooncake_library,
     },
     probe::probe_server,
 };

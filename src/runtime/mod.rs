@@ -8,6 +8,7 @@
 //! | [`Runtime`] | [`Env`] over these and a store |
 
 mod clock;
+pub mod cuda;
 mod host;
 mod network;
 

@@ -15,7 +15,11 @@ mod config;
 mod preflight;
 mod vouch;
 
-use std::{thread, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 use mooncake_sys::{CallError, Client, Item, Replication};
 use tokio::sync::oneshot;
@@ -90,6 +94,14 @@ impl MooncakeStore {
     pub fn is_healthy(&self) -> Result<bool, ErrorCode> {
         self.calls().client.is_healthy().map_err(code)
     }
+}
+
+/// Whether the library of the C ABI can be loaded and has all of its functions; what the loader was asked for.
+///
+/// # Errors
+/// [`MooncakeError::Library`].
+pub fn mooncake_library(library: Option<&Path>) -> Result<PathBuf, MooncakeError> {
+    Ok(vouch::library(library)?.path().to_owned())
 }
 
 fn connect(
