@@ -3,14 +3,19 @@
     python bench.py [--requests N] [--rounds N] [--concurrency N] [--size PIXELS] [WAY...]
 
 Ways: `single` (one instance that does all), `example` (vLLM's ECExampleConnector, files), `disk` and `tcp`
-(springtide over a directory, and over the real Mooncake Store). All run at the same time and take turns, in
-another order each round, with the same images; `single` has one processor, the others one for each of their
-two instances. The encoder is a single layer, so that what is measured is not drowned by encoding. Prints a
-table in Markdown: the first round of images that nobody has seen, then the same images again.
+(springtide over a directory, and over the real Mooncake Store), `once` (as `disk`, with `encode_once`; only if
+it is asked for). All run at the same time and take turns, in another order each round, with the same images;
+`single` has one processor, the others one for each of their two instances. The encoder is a single layer, so
+that what is measured is not drowned by encoding.
+
+Prints tables in Markdown: the first round of images that nobody has seen, then the same images again; what the
+hooks of each connector cost the engine's own threads; and how long springtide's calls of the store took.
 """
 
 import argparse
 import json
+import re
+import shutil
 import statistics
 import sys
 import tempfile
@@ -24,9 +29,14 @@ from typing import Any
 import tiny_model
 from checks import MODEL, transfer
 from clients import LIMIT_S, ask, chat, image
-from processes import Master, Process, Server, Vllm, free_port
+from processes import HERE, LOGS, Master, Process, Server, Vllm, free_port
 
 WAYS = ("single", "example", "disk", "tcp")
+MORE_WAYS = ("once",)
+# Of the encoder's worker, of the decoder's, and of both schedulers.
+SAVING = ("bind_connector_metadata", "start_save_caches", "save_caches")
+WAITING = ("get_finished",)
+LOADING = ("bind_connector_metadata", "start_load_caches", "get_finished", "build_connector_worker_meta")
 TOKENS = 16
 
 
@@ -68,7 +78,12 @@ class Way:
             self.processes = [Vllm("bench-single", MODEL, "0")]
             return
         for role, cpu in (("ec_producer", "0"), ("ec_consumer", "1")):
-            self.processes.append(Vllm(f"bench-{name}-{role}", MODEL, cpu, self.transfer(role, directory)))
+            times = LOGS / "hook-times" / name / role
+            shutil.rmtree(times, ignore_errors=True)
+            environment = {"PYTHONPATH": str(HERE), "SPRINGTIDE_HOOK_TIMES": str(times)}
+            config = {**self.transfer(role, directory), "ec_connector_module_path": "timed"}
+            config["ec_connector"] = f"Timed{config['ec_connector']}"
+            self.processes.append(Vllm(f"bench-{name}-{role}", MODEL, cpu, config, environment=environment))
 
     def transfer(self, role: str, directory: Path) -> dict[str, Any]:
         if self.name == "example":
@@ -76,12 +91,14 @@ class Way:
             directory.mkdir(exist_ok=True)
             extra = {"shared_storage_path": str(directory)}
             return {"ec_connector": "ECExampleConnector", "ec_role": role, "ec_connector_extra_config": extra}
-        if self.name == "disk":
-            return transfer(role, {"disk": {"directory": str(directory / "disk"), "capacity_bytes": 4 << 30}})
+        more: dict[str, Any] = {"metrics": {"listen": "127.0.0.1:0"}}
+        if self.name in ("disk", "once"):
+            disk = {"directory": str(directory / self.name), "capacity_bytes": 4 << 30}
+            return transfer(role, {"disk": disk}, encode_once=self.name == "once", **more)
         self.master = self.master or Master(free_port()).start()
         segment = (1 << 30) if role == "ec_producer" else 0
         client = {"master": self.master.address, "segment_bytes": segment, "local_buffer_bytes": 16 << 20}
-        return transfer(role, {"mooncake": client}, pool_bytes=512 << 20)
+        return transfer(role, {"mooncake": client}, pool_bytes=512 << 20, **more)
 
     def wait_ready(self) -> None:
         for process in self.processes:
@@ -108,6 +125,29 @@ class Way:
         assert isinstance(decoder, Vllm)
         return decoder.encoded()
 
+    def hooks(self) -> dict[str, dict[str, tuple[int, float]]]:
+        """By instance and side, `ec_producer/worker`: how often each hook was called, and its seconds."""
+        found = {}
+        for path in sorted((LOGS / "hook-times" / self.name).glob("*/*.json")):
+            side = f"{path.parent.name}/{path.name.partition('-')[0]}"
+            found[side] = {hook: (int(calls), spent) for hook, (calls, spent) in json.loads(path.read_text()).items()}
+        return found
+
+    def stages(self) -> dict[str, tuple[int, float]]:
+        """How often each stage of springtide's saves and loads was taken, and its seconds."""
+        totals: dict[str, tuple[int, float]] = {}
+        if self.name not in ("disk", "once", "tcp"):
+            return totals
+        for process in self.processes[:2]:
+            for address in set(re.findall(r"serving /metrics, address: ([0-9.:]+)", process.text())):
+                with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as response:
+                    text = response.read().decode()
+                for stage, count in re.findall(r'springtide_stage_seconds_count\{.*stage="(\w+)".*\} ([0-9.e+-]+)', text):
+                    spent = re.search(rf'springtide_stage_seconds_sum\{{.*stage="{stage}".*\}} ([0-9.e+-]+)', text)
+                    before = totals.get(stage, (0, 0.0))
+                    totals[stage] = (before[0] + int(float(count)), before[1] + float(spent[1] if spent else 0))
+        return totals
+
     def stop(self) -> None:
         for process in reversed(self.processes):
             Process.stop(process)
@@ -129,7 +169,7 @@ def row(way: Way, what: str, base: "Way | None") -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ways", nargs="*", choices=[*WAYS, []], metavar="WAY")
+    parser.add_argument("ways", nargs="*", choices=[*WAYS, *MORE_WAYS, []], metavar="WAY")
     parser.add_argument("--requests", type=int, default=8, help="in each turn")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--concurrency", type=int, default=2)
@@ -141,8 +181,11 @@ def main() -> int:
         try:
             for way in ways:
                 way.wait_ready()
+            before = {way.name: way.hooks() for way in ways}
             rounds(ways, options)
             encoded = {way.name: way.encoded() for way in ways}
+            spent = {way.name: difference(way.hooks(), before[way.name]) for way in ways}
+            stages = {way.name: way.stages() for way in ways}
         finally:
             for way in ways:
                 way.stop()
@@ -154,7 +197,48 @@ def main() -> int:
         for way in ways:
             print(row(way, what, base))
     print(f"\nItems encoded by the instance that decodes: {encoded}")
+    print(engine_time(spent, 2 * options.rounds * options.requests))
+    print(store_time(stages))
     return 0
+
+
+def difference(after: dict[str, Any], before: dict[str, Any]) -> dict[str, dict[str, tuple[int, float]]]:
+    def less(side: str, hook: str) -> tuple[int, float]:
+        calls, spent = before.get(side, {}).get(hook, (0, 0.0))
+        return after[side][hook][0] - calls, after[side][hook][1] - spent
+
+    return {side: {hook: less(side, hook) for hook in hooks} for side, hooks in after.items()}
+
+
+def engine_time(spent: dict[str, Any], requests: int) -> str:
+    """Each request has one item; a hook's time is shared out over all of them."""
+    lines = [
+        "\nTime of the engine's own threads a request, ms: `wait` is the encoder's until its items are readable",
+        "\n| way | encoder, save | encoder, wait | encoder, scheduler | decoder, load | decoder, scheduler |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, sides in spent.items():
+        if not sides:
+            continue
+
+        def cell(side: str, hooks: tuple[str, ...] | None = None, sides: dict = sides) -> str:
+            taken = sides.get(side, {})
+            return f"{sum(taken[hook][1] for hook in hooks or taken if hook in taken) * 1e3 / requests:.2f}"
+
+        producer, consumer = "ec_producer", "ec_consumer"
+        cells = [cell(f"{producer}/worker", SAVING), cell(f"{producer}/worker", WAITING), cell(f"{producer}/scheduler")]
+        cells += [cell(f"{consumer}/worker", LOADING), cell(f"{consumer}/scheduler")]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def store_time(stages: dict[str, Any]) -> str:
+    lines = ["\nStages of springtide's saves and loads, number and mean ms:\n"]
+    for name, taken in stages.items():
+        if taken:
+            each = (f"{stage} {count} x {spent * 1e3 / count:.2f}" for stage, (count, spent) in taken.items() if count)
+            lines.append(f"- {name}: " + ", ".join(each))
+    return "\n".join(lines)
 
 
 def rounds(ways: list[Way], options: argparse.Namespace) -> None:

@@ -1,11 +1,12 @@
 """End to end: encoder and prefill/decode instances of real vLLM with springtide between them.
 
-    python checks.py [mooncake] [disk] [tensor-parallel] [prefill-decode]
+    python checks.py [mooncake] [disk] [tensor-parallel] [encode-once] [prefill-decode]
 
 `mooncake` runs one encoder and one prefill/decode instance over the real Mooncake Store (tcp), behind the
 proxy: first what must work, then everything that kills an engine without springtide's promises. `disk` runs
 two instances over a directory on a file system that is too small; `tensor-parallel` a consumer with two
-ranks; `prefill-decode` an encoder, a prefill and a decode instance, the last two with vLLM's KV connector over
+ranks; `encode-once` two encoders and a consumer, where the second encoder loads what the first has encoded;
+`prefill-decode` an encoder, a prefill and a decode instance, the last two with vLLM's KV connector over
 files. Each check says what it found; logs are in target/e2e. Exit codes: 0 all passed, 1 not.
 """
 
@@ -463,6 +464,77 @@ class Disk:
         return f"{encoded} of 4 encoded by the decoder"
 
 
+class EncodeOnce:
+    """Two encoders, of which the second has `encode_once`, and a consumer, over a directory."""
+
+    def __init__(self, reference: dict[str, list[float]]) -> None:
+        self.reference, self.run = reference, Run()
+
+    def main(self) -> Run:
+        print("==> Two encoders that encode each item once", flush=True)
+        with tempfile.TemporaryDirectory(prefix="springtide-e2e-") as directory:
+            self.directory = Path(directory)
+            store = {"disk": {"directory": directory, "capacity_bytes": 1 << 30}}
+            producer = transfer("ec_producer", store, pool_bytes=64 << 20)
+            once = transfer("ec_producer", store, pool_bytes=64 << 20, encode_once=True)
+            self.first = Vllm("once-first", MODEL, "0", producer)
+            self.second = Vllm("once-second", MODEL, "1", once)
+            self.decoder = Vllm("once-decoder", MODEL, "1", transfer("ec_consumer", store, pool_bytes=64 << 20))
+            instances = (self.first, self.second, self.decoder)
+            try:
+                for instance in instances:
+                    instance.wait_ready()
+                self.run.check("an encoder loads what another has encoded", self.loads)
+                self.run.check("it gives the memory back", self.given_back)
+                self.run.check("it publishes again what the store has lost", self.republished)
+                self.run.check("it encodes what nobody has encoded", self.encodes)
+            finally:
+                for instance in instances:
+                    instance.stop()
+        return self.run
+
+    def objects(self) -> list[Path]:
+        return [path for path in self.directory.rglob("*") if path.is_file() and path.stat().st_size > 1 << 20]
+
+    def loads(self) -> str:
+        body = chat(*SINGLE["one"])
+        expect(ask(self.first.url, body).status, 200, "the first encoder's answer")
+        expect(len(self.objects()), 1, "objects")
+        expect(ask(self.second.url, body).status, 200, "the second encoder's answer")
+        expect(self.second.encoded(), 0, "items encoded by the second encoder")
+        return f"{self.second.events().get('hits', 0)} hits"
+
+    def given_back(self) -> str:
+        def settled() -> bool:
+            events = self.second.events()
+            return events.get("orders", 0) == events.get("orders_acknowledged", -1)
+
+        # What an engine has counted is shown with the next step at the latest.
+        expect(ask(self.second.url, chat(*SINGLE["one"])).status, 200, "the second encoder's answer")
+        wait_until("its order ends with the step", settled)
+        return f"{self.second.events()['orders']} orders"
+
+    def republished(self) -> None:
+        for path in self.objects():
+            path.unlink()
+        body = chat(*SINGLE["one"])
+        expect(ask(self.second.url, body).status, 200, "the second encoder's answer")
+        expect((self.second.encoded(), len(self.objects())), (0, 1), "items encoded by the second encoder, objects")
+        answer = ask(self.decoder.url, body)
+        expect(answer.status, 200, "the answer")
+        expect(answer.logprobs(), self.reference["one"], "log-probabilities")
+        expect(self.decoder.encoded(), 0, "items encoded by the decoder")
+
+    def encodes(self) -> None:
+        body = chat(*SINGLE["two"])
+        expect(ask(self.second.url, body).status, 200, "the second encoder's answer")
+        expect((self.second.encoded(), len(self.objects())), (2, 3), "items encoded by the second encoder, objects")
+        answer = ask(self.decoder.url, body)
+        expect(answer.status, 200, "the answer")
+        expect(answer.logprobs(), self.reference["two"], "log-probabilities")
+        expect(self.decoder.encoded(), 0, "items encoded by the decoder")
+
+
 class PrefillDecode:
     """An encoder, a prefill and a decode instance, all over directories."""
 
@@ -515,7 +587,7 @@ class PrefillDecode:
 
 
 def main(sections: list[str]) -> int:
-    known = ("mooncake", "disk", "tensor-parallel", "prefill-decode")
+    known = ("mooncake", "disk", "tensor-parallel", "encode-once", "prefill-decode")
     if not set(sections) <= set(known):
         print(__doc__, file=sys.stderr)
         return 2
@@ -527,6 +599,8 @@ def main(sections: list[str]) -> int:
     for section in sections or known:
         if section == "mooncake":
             runs.append(Mooncake(reference).main())
+        elif section == "encode-once":
+            runs.append(EncodeOnce(reference).main())
         elif section == "prefill-decode":
             runs.append(PrefillDecode(reference).main())
         else:
