@@ -78,12 +78,20 @@ need_tests() {
     exit 2
 }
 
-# step TITLE COMMAND...: says what runs, runs it, says how long it took. A failure ends the script.
+# step TITLE COMMAND...: says what runs, runs it, says how long it took. A failure ends the script. The command may be
+# a function, which runs in a shell of its own: it ends at its first failure, and changes no variable out here.
 step() {
-    local title=$1 started=$SECONDS code=0
+    local title=$1 started=$SECONDS code
     shift
     printf '\n==> %s\n    %s\n' "$title" "$*"
-    "$@" || code=$?
+    # Behind `||` or in an `if` the shell would go on after a failure within a function.
+    set +o errexit
+    (
+        set -o errexit
+        "$@"
+    )
+    code=$?
+    set -o errexit
     if ((code != 0)); then
         printf '    FAILED: %s (exit %d, %d s)\n' "$title" "$code" "$((SECONDS - started))"
         exit "$code"

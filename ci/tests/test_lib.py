@@ -47,6 +47,22 @@ class NeedTests(unittest.TestCase):
         self.assertEqual((code, output, errors), (101, "", "why\n"))
 
 
+class Steps(unittest.TestCase):
+    def test_a_step_says_what_runs_and_that_it_was_well(self):
+        code, output, _ = bash("two() { echo one; echo two; }\nstep Title two with words")
+        self.assertEqual(code, 0)
+        self.assertRegex(output, r"^\n==> Title\n    two with words\none\ntwo\n    ok: Title \(\d+ s\)\nwent on\n$")
+
+    def test_a_failure_ends_the_step_and_the_script_wherever_it_is(self):
+        for body in ("false; echo no", "x=$(false); echo no", "(exit 1); echo no", "true | false | true; echo no"):
+            code, output, _ = bash(f"failing() {{ {body}; }}\nstep Title failing")
+            self.assertEqual(code, 1, body)
+            self.assertRegex(output, r"^\n==> Title\n    failing\n    FAILED: Title \(exit 1, \d+ s\)\n$", body)
+        code, output, _ = bash("fails() { exit 7; }\nstep Title fails")
+        self.assertEqual(code, 7)
+        self.assertIn("FAILED: Title (exit 7,", output)
+
+
 class Tools(unittest.TestCase):
     def test_a_missing_compiler_is_named_with_advice(self):
         code, output, errors = bash("PATH=/nowhere\nneed_compiler")
