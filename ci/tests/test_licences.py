@@ -15,6 +15,10 @@ sys.dont_write_bytecode = True
 loader.exec_module(licences)
 
 
+def package(name, licence, source="registry+index"):
+    return {"name": name, "version": "1", "license": licence, "source": source}
+
+
 class LicencesTest(unittest.TestCase):
     def test_any_of_an_or_and_all_of_an_and(self):
         for expression, choice in {
@@ -34,12 +38,26 @@ class LicencesTest(unittest.TestCase):
             self.assertEqual(licences.choose(expression), choice, expression)
 
     def test_what_is_not_allowed_and_what_is_not_needed_is_named(self):
-        allowed = " AND ".join(sorted(licences.ALLOWED))
-        self.assertEqual(licences.check({"good 1": allowed}), [])
-        complaints = licences.check({"good 1": allowed, "bad 2": "GPL-3.0-only"})
+        good = package("good", " AND ".join(sorted(licences.ALLOWED)))
+        self.assertEqual(licences.check([good]), [])
+        complaints = licences.check([package("bad", "GPL-3.0-only"), good])
         self.assertEqual(len(complaints), 1)
-        self.assertRegex(complaints[0], "^bad 2: expected one of .*, got 'GPL-3.0-only'$")
-        self.assertIn("MIT: allowed, but nothing needs it", licences.check({"a 1": "Apache-2.0"}))
+        self.assertRegex(complaints[0], "^bad 1: expected one of .*, got 'GPL-3.0-only'$")
+        self.assertIn("MIT: allowed, but nothing needs it", licences.check([package("a", "Apache-2.0")]))
+
+    def test_an_exception_is_for_its_package_only(self):
+        good = package("good", " AND ".join(sorted(licences.ALLOWED)))
+        ((name, excepted),) = licences.EXCEPTIONS.items()
+        licence = f"MIT AND {' AND '.join(excepted)}"
+        self.assertEqual(licences.check([good, package(name, licence)]), [])
+        self.assertEqual(len(licences.check([good, package("other", licence)])), 1)
+
+    def test_a_package_from_elsewhere_is_named(self):
+        good = package("good", " AND ".join(sorted(licences.ALLOWED)))
+        elsewhere = package("far", "MIT", source="git+file:///far?rev=1")
+        self.assertEqual(
+            licences.check([elsewhere, good]), ["far 1: expected it from a registry, got git+file:///far?rev=1"]
+        )
 
 
 if __name__ == "__main__":

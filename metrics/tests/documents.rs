@@ -1,6 +1,11 @@
 //! The document, the dashboard and the alert rules name metrics that exist, and the document names all.
 
-use std::{collections::BTreeSet, fmt::Write as _, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::PathBuf,
+};
 
 use springtide_metrics::catalogue::{self, Metric};
 
@@ -139,32 +144,38 @@ fn every_panel_of_the_dashboard_has_a_query_a_unit_and_words() {
     assert!(titles.len() >= 12, "{titles:?}");
 }
 
-/// The alert rules: each with its lines, without their indentation.
-fn rules(text: &str) -> Vec<(&str, Vec<&str>)> {
-    let split = |rule| -> Option<(&str, &str)> { str::split_once(rule, '\n') };
-    let rules = text.split("      - alert: ").skip(1).filter_map(split);
-    rules.map(|(name, rest)| (name, rest.lines().map(str::trim).collect())).collect()
+/// An alert rule, with all that one may have.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    alert: String,
+    expr: String,
+    #[serde(rename = "for")]
+    lasting: Option<String>,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
 }
 
+/// What promtool says of queries, `ci/lint` asks it where it is there.
 #[test]
 fn every_rule_has_a_name_a_query_and_words() {
-    let text = read("prometheus/springtide.rules.yml");
-    let rules = rules(&text);
-    let names: BTreeSet<&str> = rules.iter().map(|(name, _)| *name).collect();
-    assert_eq!((names.len(), text.matches("alert:").count()), (rules.len(), rules.len()));
+    let file: serde_yaml_ng::Value =
+        serde_yaml_ng::from_str(&read("prometheus/springtide.rules.yml")).expect("YAML");
+    let rules = file["groups"][0]["rules"].clone();
+    let rules: Vec<Rule> = serde_yaml_ng::from_value(rules).expect("rules");
+    let names: BTreeSet<&str> = rules.iter().map(|rule| rule.alert.as_str()).collect();
+    assert_eq!(names.len(), rules.len(), "two rules have one name");
     assert!(names.len() >= 10, "{names:?}");
-    for (name, lines) in rules {
-        let begins = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
-        for key in ["expr: ", "labels:", "annotations:", "summary: \"", "description: \""] {
-            assert_eq!(begins(key), 1, "{name}: {key}");
-        }
-        let severities = begins("severity: warning") + begins("severity: critical");
-        assert_eq!(severities, 1, "{name}");
-        let quoted = lines.iter().filter(|line| line.contains(": \""));
-        assert!(quoted.clone().all(|line| line.ends_with('"')), "{name}: a quote is open");
-        let query = lines.join("\n");
+    for Rule { alert, expr, lasting, labels, annotations } in &rules {
+        assert!(!named(expr).is_empty(), "{alert}: {expr}");
         for (open, close) in [('(', ')'), ('{', '}'), ('[', ']')] {
-            assert_eq!(query.matches(open).count(), query.matches(close).count(), "{name}: {open}");
+            assert_eq!(expr.matches(open).count(), expr.matches(close).count(), "{alert}: {open}");
+        }
+        assert!(lasting.as_ref().is_none_or(|time| time.ends_with('m')), "{alert}");
+        let severity = labels["severity"].as_str();
+        assert!(["warning", "critical"].contains(&severity), "{alert}: {severity}");
+        for key in ["summary", "description"] {
+            assert!(annotations[key].len() > 15, "{alert}: {key}");
         }
     }
 }
