@@ -10,6 +10,7 @@
 //! | [`connector`] | saving, waiting, looking up, loading | [`env`](mod@env), [`pool`] |
 //! | [`backend`] | production implementations of the store | [`env`](mod@env) |
 //! | [`config`] | what an instance is configured with, from all its sources | [`connector`], [`backend`] |
+//! | [`log`] | the way of each item in the log, and the limit on lines | [`env`](mod@env) |
 //! | [`durations`] | how long things took, in fixed buckets | nothing |
 //! | [`size`] | numbers of bytes as people write them | nothing |
 //! | [`runtime`] | production implementations of the injected world | [`env`](mod@env) |
@@ -97,6 +98,8 @@ pub mod connector;
 #[forbid(unsafe_code)]
 pub mod durations;
 pub mod env;
+#[forbid(unsafe_code)]
+pub mod log;
 pub mod pool;
 pub mod runtime;
 #[forbid(unsafe_code)]

@@ -90,6 +90,10 @@ catalogue! {
     INFO: Gauge "springtide_info" ["version", "role", "namespace"];
     /// Hooks of the engine that failed inside the connector and answered with a default.
     HOOK_ERRORS: Counter "springtide_hook_errors" ["hook"];
+    /// Lines of the log that were not written because too many of their kind came, by kind.
+    LOG_SUPPRESSED: Counter "springtide_log_suppressed" ["kind"];
+    /// Lines of the log that were lost because the interpreter did not take them in time.
+    LOG_LOST: Counter "springtide_log_lost" [];
 
     /// Saves begun, one a call, each with a ticket. Equal to the sum of springtide_saves_total and springtide_saves_open.
     SAVES_OPENED: Counter "springtide_saves_opened" [];

@@ -56,6 +56,29 @@ pub struct Serving {
 }
 
 /// An endpoint that listens, until it is dropped.
+///
+/// ```
+/// use std::{io::{Read, Write}, net::TcpStream, sync::Arc};
+///
+/// use springtide::runtime::TokioClock;
+/// use springtide_metrics::{Endpoint, Serving, Snapshot, exposition::registry};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+/// // With a connector: `Snapshot::of_worker(&worker)` or `Snapshot::of_scheduler(&scheduler)`.
+/// let look = Arc::new(|| Snapshot { saves: Some(Default::default()), ..Snapshot::default() });
+/// let serving = Serving { registry: registry(look, &[]), health: Box::new(|| "store up".into()) };
+/// let endpoint =
+///     Endpoint::start("127.0.0.1:0".parse()?, serving, TokioClock::new(), runtime.handle())?;
+///
+/// let mut scraper = TcpStream::connect(endpoint.address())?;
+/// scraper.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")?;
+/// let mut answer = String::new();
+/// scraper.read_to_string(&mut answer)?;
+/// assert!(answer.contains("springtide_saves_opened_total 0\n"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Endpoint {
     address: SocketAddr,

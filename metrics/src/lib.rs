@@ -32,5 +32,5 @@ pub use self::{
     endpoint::{Endpoint, Serving},
     exposition::text,
     samples::{Sample, Value},
-    snapshot::{Info, Loads, Saves, Snapshot, Store},
+    snapshot::{Info, Loads, Log, Saves, Snapshot, Store},
 };

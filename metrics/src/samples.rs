@@ -3,6 +3,8 @@
 //! Every structure is taken apart field by field, so that a new field does not compile until it is said here
 //! what becomes of it.
 
+mod pool;
+
 use std::collections::BTreeMap;
 
 use springtide::{
@@ -11,12 +13,11 @@ use springtide::{
         DeliveryCounters, LoadCounters, LoadTimes, SaveCounters, SaveTimes, SchedulerGauges,
     },
     durations::Durations,
-    pool::{Counters, Usage},
 };
 
 use crate::{
     catalogue::{self as c, Kind, Metric},
-    snapshot::{Info, Loads, Saves, Snapshot, Store},
+    snapshot::{Info, Loads, Log, Saves, Snapshot, Store},
 };
 
 /// Stands for no reason: an empty label is none.
@@ -49,6 +50,16 @@ impl Sample {
     pub fn labels(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.metric.labels.iter().copied().zip(self.label_values.iter().map(String::as_str))
     }
+
+    /// The name of its series as it is exposed, such as `springtide_lookups_total{outcome="hit",reason="store"}`.
+    pub fn series(&self) -> String {
+        let labels: Vec<String> =
+            self.labels().map(|(n, value)| format!("{n}={value:?}")).collect();
+        match labels.is_empty() {
+            true => self.metric.exposed(),
+            false => format!("{}{{{}}}", self.metric.exposed(), labels.join(",")),
+        }
+    }
 }
 
 pub(crate) fn of(snapshot: &Snapshot) -> Vec<Sample> {
@@ -60,12 +71,17 @@ pub(crate) fn of(snapshot: &Snapshot) -> Vec<Sample> {
         pool: usage,
         store: link,
         hook_errors,
+        log,
     } = snapshot;
     let mut samples = Samples(Vec::new());
     if let Some(Info { version, role, namespace }) = info {
         samples.add(&c::INFO, &[version, role, namespace], 1);
     }
     samples.each(&c::HOOK_ERRORS, &[], hook_errors);
+    if let Some(Log { suppressed, lost }) = log {
+        samples.each(&c::LOG_SUPPRESSED, &[], suppressed);
+        samples.add(&c::LOG_LOST, &[], *lost);
+    }
     if let Some(Saves { counters, times, in_flight_bytes, residents }) = saving {
         saves(&mut samples, counters);
         let SaveTimes { copy, queue, put, probe, save } = times;
@@ -85,7 +101,7 @@ pub(crate) fn of(snapshot: &Snapshot) -> Vec<Sample> {
         deliveries(&mut samples, delivered);
     }
     if let Some(usage) = usage {
-        pool(&mut samples, usage);
+        pool::add(&mut samples, usage);
     }
     if let Some(link) = link {
         store(&mut samples, link);
@@ -249,94 +265,6 @@ fn open(samples: &mut Samples, gauges: &SchedulerGauges) {
     samples.add(&c::KEYS_OPEN, &[], *keys as u64);
     samples.add(&c::RESIDENTS, &["load"], *residents as u64);
     samples.add(&c::IN_FLIGHT, &["get"], *in_flight_bytes);
-}
-
-fn pool(samples: &mut Samples, usage: &Usage) {
-    let Usage {
-        total,
-        free,
-        filling,
-        in_flight,
-        resident,
-        pinned,
-        quarantined,
-        waste,
-        largest_free,
-        allocations,
-        peak_used,
-        peak_in_flight,
-        peak_resident,
-        peak_quarantined,
-        counters,
-    } = usage;
-    for (state, bytes) in [
-        ("free", free),
-        ("filling", filling),
-        ("in_flight", in_flight),
-        ("resident", resident),
-        ("quarantined", quarantined),
-    ] {
-        samples.add(&c::POOL, &[state], *bytes);
-    }
-    for (state, bytes) in [
-        ("used", peak_used),
-        ("in_flight", peak_in_flight),
-        ("resident", peak_resident),
-        ("quarantined", peak_quarantined),
-    ] {
-        samples.add(&c::POOL_PEAK, &[state], *bytes);
-    }
-    samples.add(&c::POOL_SIZE, &[], *total);
-    samples.add(&c::POOL_PINNED, &[], *pinned);
-    samples.add(&c::POOL_WASTE, &[], *waste);
-    samples.add(&c::POOL_LARGEST_FREE, &[], *largest_free);
-    samples.add(&c::POOL_ALLOCATIONS, &[], *allocations);
-    pool_counters(samples, counters);
-}
-
-fn pool_counters(samples: &mut Samples, counters: &Counters) {
-    let Counters {
-        allocated,
-        freed,
-        no_bytes,
-        no_shape,
-        too_large,
-        quarantine_full,
-        published,
-        evictions,
-        reclaimed,
-        discarded,
-        stale_handles,
-        quarantined_abandoned,
-        quarantined_uncertain,
-        quarantined_timed_out,
-        poison_violations,
-        guard_violations,
-    } = counters;
-    for (metric, label, number) in [
-        (&c::POOL_REFUSED, "no_bytes", no_bytes),
-        (&c::POOL_REFUSED, "no_shape", no_shape),
-        (&c::POOL_REFUSED, "too_large", too_large),
-        (&c::POOL_REFUSED, "quarantine_full", quarantine_full),
-        (&c::POOL_QUARANTINED, "abandoned", quarantined_abandoned),
-        (&c::POOL_QUARANTINED, "uncertain", quarantined_uncertain),
-        (&c::POOL_QUARANTINED, "timed_out", quarantined_timed_out),
-        (&c::POOL_VIOLATIONS, "poison", poison_violations),
-        (&c::POOL_VIOLATIONS, "guard", guard_violations),
-    ] {
-        samples.add(metric, &[label], *number);
-    }
-    for (metric, number) in [
-        (&c::POOL_ALLOCATED, allocated),
-        (&c::POOL_FREED, freed),
-        (&c::POOL_PUBLISHED, published),
-        (&c::POOL_EVICTIONS, evictions),
-        (&c::POOL_RECLAIMED, reclaimed),
-        (&c::POOL_DISCARDED, discarded),
-        (&c::POOL_STALE, stale_handles),
-    ] {
-        samples.add(metric, &[], *number);
-    }
 }
 
 fn store(samples: &mut Samples, link: &Store) {

@@ -12,7 +12,7 @@ use springtide::{
     pool::{Pool, Usage},
 };
 
-use crate::samples::{self, Sample};
+use crate::samples::{self, Sample, Value};
 
 /// What one process has counted. Parts that it does not have are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct Snapshot {
     pub store: Option<Store>,
     /// Hooks of the engine that failed, by name.
     pub hook_errors: BTreeMap<String, u64>,
+    /// Lines of the log that were not written.
+    pub log: Option<Log>,
 }
 
 /// What runs.
@@ -42,6 +44,15 @@ pub struct Info {
     pub role: String,
     /// The fingerprint of the namespace.
     pub namespace: String,
+}
+
+/// Lines of the log that were not written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// Because too many of their kind came, by kind.
+    pub suppressed: BTreeMap<String, u64>,
+    /// Because they were not taken in time.
+    pub lost: u64,
 }
 
 /// What saving did.
@@ -105,6 +116,15 @@ impl Snapshot {
         samples::of(self)
     }
 
+    /// The counters by the names of their series.
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        let count = |sample: &Sample| match sample.value {
+            Value::Count(count) => Some((sample.series(), count)),
+            Value::Level(_) | Value::Times(_) => None,
+        };
+        self.samples().iter().filter_map(count).collect()
+    }
+
     /// Whether the counters add up.
     ///
     /// # Errors
@@ -112,7 +132,8 @@ impl Snapshot {
     pub fn check(&self) -> Result<(), String> {
         self.saves.as_ref().map_or(Ok(()), |saves| saves.counters.check())?;
         self.loads.as_ref().map_or(Ok(()), |loads| loads.counters.check())?;
-        self.deliveries.as_ref().map_or(Ok(()), DeliveryCounters::check)
+        self.deliveries.as_ref().map_or(Ok(()), DeliveryCounters::check)?;
+        self.pool.as_ref().map_or(Ok(()), check_pool)
     }
 
     /// Whether the numbers of timed stages agree with the counters, once nothing is under way.
@@ -123,5 +144,17 @@ impl Snapshot {
         self.check()?;
         self.saves.as_ref().map_or(Ok(()), |saves| saves.times.check(&saves.counters))?;
         self.loads.as_ref().map_or(Ok(()), |loads| loads.times.check(&loads.counters))
+    }
+}
+
+/// Whether the accounts of a pool add up.
+fn check_pool(usage: &Usage) -> Result<(), String> {
+    let Usage { total, free, filling, in_flight, resident, quarantined, counters, .. } = usage;
+    let used = filling + in_flight + resident + quarantined;
+    let (ended, made) = (counters.freed + usage.allocations, counters.allocated);
+    match (free + used == *total, ended == made) {
+        (false, _) => Err(format!("free {free} + used {used} != size of the pool {total}")),
+        (_, false) => Err(format!("freed and existing allocations {ended} != allocated {made}")),
+        _ => Ok(()),
     }
 }

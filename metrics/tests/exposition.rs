@@ -13,7 +13,7 @@ use springtide::{
     durations::Durations,
     pool::{Counters, Usage},
 };
-use springtide_metrics::{Info, Loads, Saves, Snapshot, Store, catalogue, text};
+use springtide_metrics::{Info, Loads, Log, Saves, Snapshot, Store, catalogue, text};
 
 fn counts<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
     counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
@@ -30,10 +30,10 @@ fn saves() -> Saves {
         timed_out: 40,
         joined: 7,
         reused: 8,
-        puts: 9,
+        puts: 90,
         put_bytes: 10,
         retries: 11,
-        probes: 12,
+        probes: 91,
         invisible: 13,
         late: 14,
         uncertain: 15,
@@ -55,18 +55,18 @@ fn loads() -> Loads {
         withdrawn: 5,
         exists: 21,
         sizes: 22,
-        gets: 23,
+        gets: 120,
         no_room: 19,
         get_bytes: 24,
         loaded: 25,
-        rejected: counts([("checksum", 26)]),
+        rejected: counts([("checksum", 92)]),
         removed: 27,
         errors: counts([("RPC_FAIL (-900)", 28), ("UNKNOWN (-4242)", 29)]),
         retries: 30,
         uncertain: 31,
         lost: 32,
         evicted: 33,
-        orders: 34,
+        orders: 45,
         acknowledged: 35,
     };
     let gauges =
@@ -136,6 +136,7 @@ fn full() -> Snapshot {
         pool: Some(pool()),
         store: Some(Store { state: LinkState::Up, counters: link }),
         hook_errors: counts([("has_cache_item", 85)]),
+        log: Some(Log { suppressed: counts([("removing_a_bad_object", 86)]), lost: 87 }),
     }
 }
 

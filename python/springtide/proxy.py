@@ -24,7 +24,10 @@ from typing import Any
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
 
+from springtide.quiet import Quiet
+
 logger = logging.getLogger("springtide.proxy")
+logger.addFilter(Quiet())
 
 CHAT = "/v1/chat/completions"
 # Kinds of content parts that carry media, in OpenAI's and vLLM's words.
@@ -199,11 +202,11 @@ class Proxy:
                 if response.status == 200:
                     return await response.json()
                 text = (await response.text())[:200]
-                logger.warning("%s answers %d: %s", url, response.status, text)
+                logger.warning("refused by %s, which answers %d: %s", url, response.status, text)
                 # What is wrong with the item itself, the decoder will say.
                 return None if response.status in TRY_ANOTHER else {}
         except (ClientError, asyncio.TimeoutError, ValueError) as error:
-            logger.warning("%s: %r", url, error)
+            logger.warning("no answer from %s: %r", url, error)
             return None
 
     async def _prefill(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -246,7 +249,7 @@ class Proxy:
                 response = await self.session.request(method, url + path, **content)
             except (ClientError, asyncio.TimeoutError) as error:
                 last = f"{url}: {error!r}"
-                logger.warning("decoder %s", last)
+                logger.warning("no answer from the decoder %s", last)
                 continue
             async with response:
                 if response.status in TRY_ANOTHER:

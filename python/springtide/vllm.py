@@ -31,9 +31,11 @@ from vllm.logger import init_logger
 from springtide import __version__
 from springtide._native import SchedulerSide, WorkerSide, metrics
 from springtide.model import describe
+from springtide.quiet import Quiet, name
 
 # Loggers outside of `vllm` are not shown.
 logger = init_logger("vllm.springtide")
+logger.addFilter(Quiet())
 
 # Hooks of the base class that do what is right for this connector as they are, and why.
 INHERITED = {
@@ -46,9 +48,9 @@ INHERITED = {
     "start_worker_services": "the threads run since the constructor",
     "update_state_after_free": "build_connector_meta names what has left the engine's cache",
 }
-# Seconds that a shutdown may take, and between two lines about the same trouble.
+# Seconds that a shutdown may take, and between two lines that say what has been saved.
 SHUTDOWN_S = 5.0
-QUIET_S = 10.0
+COUNTERS_S = 10.0
 
 
 def hook(default: Callable[[], Any]) -> Callable[..., Any]:
@@ -167,7 +169,7 @@ class SpringtideConnector(ECConnectorBase):
         instance = describe_instance(vllm_config)
         self._rank = instance["rank"]
         self._hook_errors: dict[str, int] = {}
-        self._told_at: dict[str, float] = {}
+        self._counters_at = -COUNTERS_S
         self._mismatched = False
         text = json.dumps(instance)
         if role == ECConnectorRole.SCHEDULER:
@@ -307,10 +309,12 @@ class SpringtideConnector(ECConnectorBase):
         if not report:
             return
         logger.debug("springtide: saved: %s", report)
-        if missing and self._may_tell("missing"):
-            key, why = missing[0]
-            logger.warning("springtide: not every item was saved (%s), such as %s: %s", report, key, why)
-        if self._may_tell("counters"):
+        if missing:
+            key, item, why = missing[0]
+            logger.warning("springtide: not every item was saved (%s), such as %s: %s, item: %s", report, key, why, item)
+        now = time.monotonic()
+        if now - self._counters_at >= COUNTERS_S:
+            self._counters_at = now
             counters = self._worker.counters()
             changes = {name: count for name, count in counters.items() if count != self._counted.get(name, 0)}
             self._counted = counters
@@ -340,7 +344,8 @@ class SpringtideConnector(ECConnectorBase):
         for number, error in self._worker.load(targets) if targets else ():
             identifier, tensor = names[number]
             if error is not None:
-                logger.error("springtide: %s was promised and not delivered: %s", identifier, error)
+                item = self._side.item(identifier)
+                logger.error("springtide: %s was promised and not delivered: %s, item: %s", name(identifier), error, item)
                 continue
             encoder_cache[identifier] = to_device(tensor)
             self._copied.append(number)
@@ -373,16 +378,9 @@ class SpringtideConnector(ECConnectorBase):
     def _trouble(self, name: str, trouble: BaseException) -> None:
         self._hook_errors[name] = self._hook_errors.get(name, 0) + 1
         self._side.hook_failed(name)
-        if self._may_tell(name):
-            count = self._hook_errors[name]
-            logger.error("springtide: hook %s failed (%d times so far)", name, count, exc_info=trouble)
-
-    def _may_tell(self, subject: str) -> bool:
-        now = time.monotonic()
-        if now - self._told_at.get(subject, -QUIET_S) < QUIET_S:
-            return False
-        self._told_at[subject] = now
-        return True
+        # Each hook is a kind of its own, so that none hides another.
+        text = f"springtide: hook {name} failed (%d times so far)"
+        logger.error(text, self._hook_errors[name], exc_info=trouble)
 
 
 def to_device(tensor: torch.Tensor) -> torch.Tensor:
@@ -398,6 +396,15 @@ def to_device(tensor: torch.Tensor) -> torch.Tensor:
 def names_a_store(variable: str) -> bool:
     """Whether an environment variable says where items are kept."""
     return variable == "MOONCAKE_CONFIG_PATH" or variable.startswith("SPRINGTIDE__STORE__")
+
+
+def step_timeout_s() -> int | None:
+    """How long the engine waits for a step of its workers, where vLLM says it."""
+    try:
+        from vllm.envs import VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS as seconds
+    except (ImportError, AttributeError):
+        return None
+    return int(seconds) if seconds else None
 
 
 def describe_instance(vllm_config: Any) -> dict[str, Any]:
@@ -419,6 +426,8 @@ def describe_instance(vllm_config: Any) -> dict[str, Any]:
         # As long as it is, a name of a file is short.
         "region": "/dev/shm/springtide-region-" + hashlib.blake2b(engine.encode(), digest_size=16).hexdigest(),
         "host": transfer.ec_ip,
+        # A worker that is not back by then ends the engine, and a producer's waits for its saves.
+        "step_timeout_s": step_timeout_s(),
         "model": describe(vllm_config),
         "settings": settings,
     }

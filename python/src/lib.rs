@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`cli`] | the command line, with that store in it |
 //! | [`scheduler`], [`worker`] | the two classes that Python sees |
+//! | [`side`] | what they have in common |
 //! | [`process`] | the runtime that both run on, with the store behind a link |
 //! | [`settings`] | what the user and the engine say, from JSON |
 //! | [`tensor`] | tensors of PyTorch as an [`env::Device`](springtide::env::Device) |
@@ -25,6 +26,7 @@ pub mod metrics;
 pub mod process;
 pub mod scheduler;
 pub mod settings;
+pub mod side;
 pub mod store;
 pub mod tensor;
 pub mod worker;
@@ -37,7 +39,7 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::{scheduler::SchedulerSide, worker::WorkerSide};
+    use super::{scheduler::SchedulerSide, side::Side, worker::WorkerSide};
 
     /// Does what a command line says; the first argument is the program's name. Returns the exit code.
     #[pyfunction]
@@ -49,6 +51,18 @@ mod _native {
     #[pyfunction]
     fn metrics() -> Vec<(&'static str, &'static str, Vec<&'static str>, &'static str)> {
         crate::metrics::described()
+    }
+
+    /// Whether a line of a message's kind may be logged now: how many were suppressed before it, or `None`.
+    #[pyfunction]
+    fn admit(message: &str) -> Option<u64> {
+        crate::log::admit(message)
+    }
+
+    /// A text from outside, fit for a line of a log: on one line, of at most so many characters.
+    #[pyfunction]
+    fn shown(text: &str, characters: usize) -> String {
+        springtide::log::shown_within(text, characters)
     }
 
     #[pymodule_init]

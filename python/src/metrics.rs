@@ -12,13 +12,14 @@ use springtide::{
     env::Env,
 };
 use springtide_metrics::{
-    Endpoint, Info, Kind, Sample, Serving, Snapshot, Store, Value, catalogue,
+    Endpoint, Info, Kind, Log, Sample, Serving, Snapshot, Store, Value, catalogue,
     exposition::{Look, registry},
 };
 
 use crate::{
     backend::Backend,
     counters::Counts,
+    log,
     process::{PluginEnv, Process},
     settings::Instance,
 };
@@ -81,6 +82,7 @@ impl Metrics {
         let look: Look = Arc::new(move || Snapshot {
             info: Some(info.clone()),
             store: Some(store(&link)),
+            log: Some(Log { suppressed: log::suppressed(), lost: log::lost() }),
             hook_errors: errors.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             ..look()
         });

@@ -1,10 +1,10 @@
 //! The plug-in in the scheduler process.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use springtide::connector::{
-    Availability, ItemDecision, ItemRequest, Namespace, OrderId, Scheduler, SchedulerGauges,
+    Availability, ItemDecision, ItemRequest, OrderId, Scheduler, SchedulerGauges,
 };
 use springtide::pool::Backing;
 
@@ -12,18 +12,16 @@ use crate::{
     counters::{Counts, Told, flatten},
     log,
     metrics::Metrics,
-    process::{PluginEnv, Process, failed, seconds},
+    process::{PluginEnv, Process, failed},
     settings::Instance,
+    side::{Parts, Side},
 };
 
 /// The connector's scheduler, for Python. No method waits for a store.
-#[pyclass(frozen)]
+#[pyclass(frozen, extends = Side)]
 pub struct SchedulerSide {
-    process: Process,
+    parts: Arc<Parts>,
     scheduler: Scheduler<PluginEnv>,
-    metrics: Metrics,
-    fingerprint: String,
-    namespace: String,
     told: Told,
 }
 
@@ -31,56 +29,23 @@ pub struct SchedulerSide {
 impl SchedulerSide {
     /// Starts the scheduler's side of an instance, described in JSON.
     #[new]
-    fn new(py: Python<'_>, instance: &str) -> PyResult<Self> {
-        log::start();
+    fn new(py: Python<'_>, instance: &str) -> PyResult<PyClassInitializer<Self>> {
+        log::start(py);
         let instance = Instance::parse(instance).map_err(failed)?;
         let mut config = instance.config(Backing::Anonymous).map_err(failed)?;
         let loads = config.loads();
         if loads {
             config.pool.backing = instance.shared();
         }
-        let parts = config.namespace.clone();
-        let fingerprint = Namespace::new(&parts).fingerprint().to_owned();
-        let namespace = serde_json::to_string(&parts).map_err(failed)?;
+        let namespace = config.namespace.clone();
         let process = Process::start(&instance, loads).map_err(failed)?;
         let start = Scheduler::start(process.env().clone(), config);
         let scheduler = process.block_on(py, start).map_err(failed)?;
-        let metrics = Metrics::of_scheduler(&scheduler, &process, &instance, &parts);
-        Ok(Self { process, scheduler, metrics, fingerprint, namespace, told: Told::default() })
-    }
-
-    /// The namespace's fingerprint: equal on two instances exactly when they can share items.
-    #[getter]
-    fn fingerprint(&self) -> &str {
-        &self.fingerprint
-    }
-
-    /// What the fingerprint stands for, as JSON.
-    #[getter]
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    /// Where metrics are served, if they are.
-    #[getter]
-    fn metrics_address(&self) -> Option<String> {
-        self.metrics.address().map(|address| address.to_string())
-    }
-
-    /// Counts a hook of the engine that has failed.
-    fn hook_failed(&self, hook: &str) {
-        self.metrics.hook_failed(hook);
-    }
-
-    /// Whether calls reach the store.
-    #[getter]
-    fn store_is_up(&self) -> bool {
-        self.process.store_is_up()
-    }
-
-    /// Waits until the store is up; whether it is.
-    fn wait_for_store(&self, py: Python<'_>, duration: f64) -> bool {
-        self.process.wait_for_store(py, seconds(duration))
+        let metrics = Metrics::of_scheduler(&scheduler, &process, &instance, &namespace);
+        let parts = Parts::new(process, metrics, &namespace)?;
+        let side = Side::new(&parts);
+        let this = Self { parts, scheduler, told: Told::default() };
+        Ok(PyClassInitializer::from(side).add_subclass(this))
     }
 
     /// Whether the request, with these items (identifier, rows) in its window, can be scheduled.
@@ -142,7 +107,7 @@ impl SchedulerSide {
     /// the gauges as they are now.
     fn changes(&self, py: Python<'_>) -> (Counts, Counts) {
         py.detach(|| {
-            let (counters, gauges) = self.metrics.numbers();
+            let (counters, gauges) = self.parts.metrics.numbers();
             let grown = self.told.changes(counters);
             let gauges = if grown.is_empty() { Counts::new() } else { gauges };
             (grown, gauges)
@@ -158,13 +123,6 @@ impl SchedulerSide {
 
     /// Closes the store and the pool within `duration`, and says how that went.
     fn close(&self, py: Python<'_>, duration: f64) -> String {
-        let limit = seconds(duration).min(Duration::from_secs(3600));
-        let deadline = self.process.deadline(limit);
-        let report = self.process.block_on(py, self.scheduler.close(deadline));
-        py.detach(|| {
-            self.metrics.close();
-            self.process.stop();
-        });
-        format!("{report:?}")
+        self.parts.close(py, duration, |deadline| self.scheduler.close(deadline))
     }
 }

@@ -3,12 +3,12 @@
 //! Both come as one JSON text from Python. The user's settings are those of every program of springtide, with
 //! the same sources beside the JSON: Mooncake's own file and environment variables.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use springtide::{
-    config::{Layer, Settings},
+    config::{Engine, Layer, Settings},
     connector::{Config, NamespaceParts, Role},
     env::DType,
     pool::Backing,
@@ -44,6 +44,9 @@ struct Told {
     region: PathBuf,
     /// This instance's address, as the engine knows it.
     host: String,
+    /// How long the engine waits for a step of its workers, if it is known.
+    #[serde(default)]
+    step_timeout_s: Option<u64>,
     model: Model,
     settings: Value,
 }
@@ -75,11 +78,15 @@ impl Instance {
     /// In words for whoever wrote the settings.
     pub fn parse(text: &str) -> Result<Self, String> {
         let told: Told = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let Told { role, rank, tensor_parallel, region, host, model, settings } = told;
+        let Told { role, rank, tensor_parallel, region, host, step_timeout_s, model, settings } =
+            told;
         // Counts only where the store is Mooncake's and nobody says it better.
         let engine = Layer::new("vLLM", json!({"store": {"mooncake": {"local_hostname": host}}}));
         let settings = Settings::from_process(vec![engine], vec![Layer::new(ORIGIN, settings)])
             .map_err(|error| error.to_string())?;
+        // How large items may be, the engine finds out later: `springtide config check --model` computes it.
+        let patience = step_timeout_s.map(Duration::from_secs);
+        settings.check_engine(&Engine { patience, ..Engine::default() })?;
         let instance = Self { role, rank, tensor_parallel, region, model, settings };
         instance.namespace()?;
         Ok(instance)

@@ -2,16 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use pyo3::prelude::*;
 use springtide::{
     connector::{
-        DropReason, LoadOrder, LoadTarget, Namespace, OrderId, SaveOutcome, StepPlan, StepWork,
-        Worker,
+        DropReason, LoadOrder, LoadTarget, OrderId, SaveOutcome, StepPlan, StepWork, Worker,
     },
+    log::{ItemId, shown},
     pool::{Backing, Mapper},
     runtime::HostEvent,
 };
@@ -20,8 +20,9 @@ use crate::{
     counters::{Counts, flatten},
     log,
     metrics::Metrics,
-    process::{PluginEnv, Process, failed, seconds},
+    process::{PluginEnv, Process, failed},
     settings::Instance,
+    side::{Parts, Side},
     tensor::TorchTensor,
 };
 
@@ -29,13 +30,10 @@ use crate::{
 type Load = (u64, String, String, Vec<u64>);
 
 /// The connector's worker, for Python. Only [`WorkerSide::wait_for_save`] waits for a store.
-#[pyclass(frozen)]
+#[pyclass(frozen, extends = Side)]
 pub struct WorkerSide {
-    process: Process,
+    parts: Arc<Parts>,
     worker: Worker<PluginEnv>,
-    metrics: Metrics,
-    fingerprint: String,
-    namespace: String,
     wait_for_save: Duration,
     /// The step's orders, between [`WorkerSide::due`] and [`WorkerSide::load`].
     orders: Mutex<BTreeMap<u64, LoadOrder>>,
@@ -46,13 +44,11 @@ impl WorkerSide {
     /// Starts the worker's side of an instance, described in JSON. Where it copies what the scheduler loads,
     /// it maps the region that both share, and makes it if no other rank has.
     #[new]
-    fn new(py: Python<'_>, instance: &str) -> PyResult<Self> {
-        log::start();
+    fn new(py: Python<'_>, instance: &str) -> PyResult<PyClassInitializer<Self>> {
+        log::start(py);
         let instance = Instance::parse(instance).map_err(failed)?;
         let config = instance.config(Backing::Anonymous).map_err(failed)?;
-        let parts = config.namespace.clone();
-        let fingerprint = Namespace::new(&parts).fingerprint().to_owned();
-        let namespace = serde_json::to_string(&parts).map_err(failed)?;
+        let namespace = config.namespace.clone();
         let mapper = match config.copies() {
             true => Some(Mapper::prepare(&instance.region, &config.pool).map_err(failed)?),
             false => None,
@@ -61,51 +57,12 @@ impl WorkerSide {
         let process = Process::start(&instance, saves).map_err(failed)?;
         let start = Worker::start(process.env().clone(), config, mapper);
         let worker = process.block_on(py, start).map_err(failed)?;
-        let metrics = Metrics::of_worker(&worker, &process, &instance, &parts);
+        let metrics = Metrics::of_worker(&worker, &process, &instance, &namespace);
         let wait_for_save = Duration::from_millis(instance.settings.wait_for_save_ms);
-        Ok(Self {
-            process,
-            worker,
-            metrics,
-            fingerprint,
-            namespace,
-            wait_for_save,
-            orders: Mutex::default(),
-        })
-    }
-
-    /// The namespace's fingerprint: equal on two instances exactly when they can share items.
-    #[getter]
-    fn fingerprint(&self) -> &str {
-        &self.fingerprint
-    }
-
-    /// What the fingerprint stands for, as JSON.
-    #[getter]
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    /// Where metrics are served, if they are.
-    #[getter]
-    fn metrics_address(&self) -> Option<String> {
-        self.metrics.address().map(|address| address.to_string())
-    }
-
-    /// Counts a hook of the engine that has failed.
-    fn hook_failed(&self, hook: &str) {
-        self.metrics.hook_failed(hook);
-    }
-
-    /// Whether calls reach the store.
-    #[getter]
-    fn store_is_up(&self) -> bool {
-        self.process.store_is_up()
-    }
-
-    /// Waits until the store is up; whether it is.
-    fn wait_for_store(&self, py: Python<'_>, duration: f64) -> bool {
-        self.process.wait_for_store(py, seconds(duration))
+        let parts = Parts::new(process, metrics, &namespace)?;
+        let side = Side::new(&parts);
+        let this = Self { parts, worker, wait_for_save, orders: Mutex::default() };
+        Ok(PyClassInitializer::from(side).add_subclass(this))
     }
 
     /// What a step's plan asks of this rank: loads, orders to acknowledge again, items to save once more.
@@ -142,7 +99,7 @@ impl WorkerSide {
             let tensor = TorchTensor::new(&tensor)?;
             loads.push(LoadTarget { order, tensor, free: HostEvent::ready() });
         }
-        let deliveries = self.process.block_on(py, self.worker.load(loads));
+        let deliveries = self.parts.process.block_on(py, self.worker.load(loads));
         let told = deliveries.into_iter().map(|delivery| {
             let OrderId(id) = delivery.order;
             (id, delivery.result.err().map(|error| error.to_string()))
@@ -158,10 +115,11 @@ impl WorkerSide {
     }
 
     /// Waits for the saves begun before, at most as long as is configured. The report in words (empty if
-    /// nothing was saved), and each item that is not readable with the reason. One without bytes is no loss.
-    fn wait_for_save(&self, py: Python<'_>) -> (String, Vec<(String, String)>) {
-        let deadline = self.process.deadline(self.wait_for_save);
-        let report = self.process.block_on(py, self.worker.wait_for_save(deadline));
+    /// nothing was saved), and each item that is not readable: key, name in logs, and the reason. One without
+    /// bytes is no loss.
+    fn wait_for_save(&self, py: Python<'_>) -> (String, Vec<(String, String, String)>) {
+        let deadline = self.parts.process.deadline(self.wait_for_save);
+        let report = self.parts.process.block_on(py, self.worker.wait_for_save(deadline));
         if report.entries.is_empty() {
             return Default::default();
         }
@@ -169,7 +127,10 @@ impl WorkerSide {
         let missing = report.entries.iter();
         let missing =
             missing.filter(|entry| !entry.outcome.is_readable() && entry.outcome != empty);
-        let missing = missing.map(|entry| (entry.key.to_string(), entry.outcome.to_string()));
+        let missing = missing.map(|entry| {
+            let (key, item) = (shown(entry.key.as_str()), ItemId::of(&entry.key).to_string());
+            (key, item, entry.outcome.to_string())
+        });
         (report.to_string(), missing.collect())
     }
 
@@ -180,13 +141,6 @@ impl WorkerSide {
 
     /// Closes the store and the pool within `duration`, and says how that went.
     fn close(&self, py: Python<'_>, duration: f64) -> String {
-        let limit = seconds(duration).min(Duration::from_secs(3600));
-        let deadline = self.process.deadline(limit);
-        let report = self.process.block_on(py, self.worker.close(deadline));
-        py.detach(|| {
-            self.metrics.close();
-            self.process.stop();
-        });
-        format!("{report:?}")
+        self.parts.close(py, duration, |deadline| self.worker.close(deadline))
     }
 }

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     env::{Clock, Env, ErrorCode, GetItem, Key, Outcome, Store, Time},
+    log::{ItemId, shown},
     pool::{AllocError, Lease, QuarantineCause},
     sync::{Arc, Mutex, MutexGuard, Notify, PoisonError},
 };
@@ -284,7 +285,8 @@ impl<E: Env> Fetcher<E> {
     }
 
     async fn remove(&self, key: Key, rejection: Rejection) {
-        tracing::warn!(%key, reason = rejection.name(), "removing a bad object");
+        let (item, shown) = (ItemId::of(&key), shown(key.as_str()));
+        tracing::warn!(%item, key = %shown, reason = rejection.name(), "removing a bad object");
         let limit = self.now() + self.config.io_timeout;
         let call = || self.env.store().remove(key, true);
         let done = matches!(bounded(&self.env, limit, call).await, Ok(Ok(())));

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     env::{Clock, Device, Env, Time},
+    log::{step, way},
     pool::{Mapper, Pool, View},
 };
 
@@ -163,15 +164,21 @@ impl<E: Env> Worker<E> {
         let begun = self.0.env.clock().now();
         let start = |target: LoadTarget<E::Device>| {
             let bytes = target.order.spec.bytes();
-            (bytes, self.start_load(target))
+            let key = self.0.namespace.key(&target.order.identifier);
+            let span = way!("deliver", &key, order = target.order.id.0, bytes);
+            (key, span, bytes, self.start_load(target))
         };
         let started: Vec<_> = targets.into_iter().map(start).collect();
         let mut deliveries = Vec::with_capacity(started.len());
-        for (bytes, (order, copy)) in started {
+        for (key, span, bytes, (order, copy)) in started {
             let result = match copy {
                 Ok(copy) => copy.await,
                 Err(error) => Err(error),
             };
+            match &result {
+                Ok(()) => step!(span => &key, "delivered"),
+                Err(error) => step!(span => &key, reason = %error, "not delivered"),
+            }
             self.deliveries().count(&result, bytes, self.0.env.clock().now() - begun);
             let mut sent = self.sent();
             if result.is_ok() && sent.orders.contains(&order) {

@@ -21,14 +21,18 @@ mod transitions;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
     time::Duration,
 };
 
-pub(super) use self::outcome::bump;
+use tracing::Span;
+
 pub use self::outcome::{LoadCounters, LoadTimes, MissReason};
+pub(super) use self::outcome::{bump, within};
 use super::{config::LoadConfig, object::Rejection, residents::Residents};
 use crate::{
     env::{ErrorCode, Key, StoreError, Time},
+    log::{answer, step, way},
     pool::Handle,
 };
 
@@ -74,6 +78,19 @@ pub(super) enum FetchEnd {
     TooLarge,
 }
 
+impl fmt::Display for FetchEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Loaded(_) => f.write_str("validated"),
+            Self::Rejected(rejection) => write!(f, "rejected, {}", rejection.name()),
+            Self::Failed(error) => write!(f, "failed, {error}"),
+            Self::Uncertain(error) => write!(f, "uncertain, {error}"),
+            Self::Lost => f.write_str("lost"),
+            Self::TooLarge => f.write_str("too large"),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Lookup,
@@ -111,6 +128,7 @@ struct Entry {
     suspect: bool,
     /// What it is a miss for, should the time run out.
     last: MissReason,
+    span: Span,
 }
 
 /// All keys of one consumer.
@@ -218,10 +236,18 @@ impl Loads {
                 pause: self.config.retry_pause,
                 suspect: false,
                 last: MissReason::Deadline,
+                span: way!("load", key, len),
             },
         );
         self.to_lookup.push_back(key.clone());
         Want::Pending
+    }
+
+    /// Reports a step of a key's way.
+    fn step(&self, key: &Key, step: &'static str, end: impl FnOnce() -> String) {
+        if let Some(entry) = self.entries.get(key) {
+            step!(entry.span => key, end = %end(), "{step}");
+        }
     }
 
     /// Refuses further wants and starts nothing more.
@@ -238,6 +264,7 @@ impl Loads {
         if !self.is_in(key, State::Asking) {
             return;
         }
+        self.step(key, "looked up", || answer(&exists));
         match exists {
             Ok(true) => self.ready(key, Step::Fetch),
             Ok(false) => self.queue_size(key),
@@ -251,6 +278,10 @@ impl Loads {
             return;
         }
         let Some(&Entry { len, suspect, last, .. }) = self.entries.get(key) else { return };
+        self.step(key, "asked for its size", || match size {
+            Ok(size) => format!("{size} bytes"),
+            Err(error) => error.to_string(),
+        });
         match size {
             Ok(size) if size != len => self.reject(key, Rejection::Length, now),
             Ok(_) if suspect => self.pause(key, last, Step::Fetch, now),
@@ -269,6 +300,7 @@ impl Loads {
         }
         self.leave_flight(key);
         self.counters.no_room += 1;
+        self.step(key, "fetched", || "no room".to_owned());
         self.pause(key, MissReason::PoolFull, Step::Fetch, now);
     }
 
@@ -278,6 +310,7 @@ impl Loads {
             return;
         }
         self.leave_flight(key);
+        self.step(key, "fetched", || end.to_string());
         let failed_until = now + self.config.failed_ttl;
         match end {
             FetchEnd::Loaded(handle) => {

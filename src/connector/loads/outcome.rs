@@ -149,19 +149,36 @@ impl LoadTimes {
 }
 
 impl LoadCounters {
-    /// Whether the counts add up.
+    /// Whether the counts add up, and none is larger than what it is a part of.
     ///
     /// # Errors
     /// The sum that does not hold, in words.
     pub fn check(&self) -> Result<(), String> {
         let misses: u64 = self.misses.values().sum();
-        if self.lookups == self.hits + misses + self.waiting + self.withdrawn {
-            return Ok(());
+        if self.lookups != self.hits + misses + self.waiting + self.withdrawn {
+            return Err(format!(
+                "lookups {} != hits {} + misses {misses} + waiting {} + withdrawn {}",
+                self.lookups, self.hits, self.waiting, self.withdrawn
+            ));
         }
-        Err(format!(
-            "lookups {} != hits {} + misses {misses} + waiting {} + withdrawn {}",
-            self.lookups, self.hits, self.waiting, self.withdrawn
-        ))
+        let rejected: u64 = self.rejected.values().sum();
+        let gets_ended = self.loaded + self.no_room + self.uncertain + self.lost;
+        within(&[
+            ("resident hits", self.resident_hits, "hits", self.hits),
+            ("gets that ended", gets_ended, "gets", self.gets),
+            ("removed", self.removed, "rejected", rejected),
+            ("rejected", rejected, "gets and size calls", self.gets + self.sizes),
+            ("orders", self.orders, "hits", self.hits),
+            ("acknowledged", self.acknowledged, "orders", self.orders),
+        ])
+    }
+}
+
+/// Whether each part is at most the whole that it belongs to.
+pub(in crate::connector) fn within(parts: &[(&str, u64, &str, u64)]) -> Result<(), String> {
+    match parts.iter().find(|(_, part, _, whole)| part > whole) {
+        None => Ok(()),
+        Some((name, part, of, whole)) => Err(format!("{name} {part} > {of} {whole}")),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
         object,
     },
     env::{Key, Time},
+    log::{shown, step},
     pool::{Handle, Pool},
 };
 
@@ -78,6 +79,8 @@ impl Requests {
     ) {
         loads.counters.lookups += 1;
         loads.counters.waiting += 1;
+        let key = self.namespace.key(&item.identifier);
+        step!(&key, request = %shown(request), rows = item.rows, "asked for");
         let spec = match self.namespace.spec(item.rows) {
             Ok(spec) if spec.bytes() > 0 => spec,
             spec => {
@@ -87,7 +90,6 @@ impl Requests {
         };
         let early = self.patience / (SPREAD * 8) * (self.arrivals % SPREAD);
         let deadline = now + (self.patience - early);
-        let key = self.namespace.key(&item.identifier);
         let len = object::object_bytes(&spec);
         if len > pool.region().len() {
             return self.decide_local(request, &item.identifier, MissReason::TooLarge, loads);
@@ -135,12 +137,14 @@ impl Requests {
         loads: &mut Loads,
         pool: &Pool,
     ) -> bool {
-        let Some(Decision::Waiting { len, spec, .. }) = self.decision(request, identifier) else {
+        let Some(Decision::Waiting { key, len, spec, .. }) = self.decision(request, identifier)
+        else {
             return true;
         };
         let (len, spec) = (*len, *spec);
         let Ok(pin) = pool.pin(handle) else { return false };
         if pin.len() == len {
+            step!(key, request = %shown(request), "ready");
             loads.counters.waiting -= 1;
             loads.counters.hits += 1;
             self.set(request, identifier, Decision::Ready { pin: Box::new(pin), spec });
@@ -158,6 +162,12 @@ impl Requests {
         loads: &mut Loads,
     ) {
         loads.counters.waiting -= 1;
+        step!(
+            &self.namespace.key(identifier),
+            request = %shown(request),
+            %reason,
+            "missed"
+        );
         bump(&mut loads.counters.misses, reason);
         self.set(request, identifier, Decision::Local(reason));
     }

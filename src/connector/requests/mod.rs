@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     env::{Key, TensorSpec, Time},
+    log::{shown, step},
     pool::{Pin, Pool},
 };
 
@@ -168,6 +169,7 @@ impl Requests {
             Decision::Ready { pin, spec } => {
                 let id = OrderId(self.next_order);
                 self.next_order += 1;
+                step!(&self.namespace.key(identifier), order = id.0, "ordered");
                 let identifier = identifier.to_owned();
                 let load = LoadOrder { id, identifier, spec, source: pin.descriptor() };
                 let acknowledged = BTreeSet::new();
@@ -228,6 +230,7 @@ impl Requests {
         for (identifier, decision) in self.requests.remove(request).into_iter().flatten() {
             if let Decision::Waiting { key, .. } = decision {
                 self.stop_waiting(&key, request, &identifier);
+                step!(&key, request = %shown(request), "withdrawn");
                 loads.counters.waiting -= 1;
                 loads.counters.withdrawn += 1;
             }

@@ -21,8 +21,11 @@ mod transitions;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
     time::Duration,
 };
+
+use tracing::Span;
 
 pub use self::outcome::{
     DropReason, SaveCounters, SaveEntry, SaveFailure, SaveOutcome, SaveReport, SaveTimes, Ticket,
@@ -30,7 +33,10 @@ pub use self::outcome::{
 pub(super) use self::tickets::WaitId;
 use self::{batches::Queue, tickets::Tickets};
 use super::config::SaveConfig;
-use crate::env::{ErrorCode, Key, Retry, StoreError, Time};
+use crate::{
+    env::{ErrorCode, Key, Retry, StoreError, Time},
+    log::{answer, step, way},
+};
 
 /// One item on its way to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +68,17 @@ pub(super) enum PutEnd {
     Lost,
 }
 
+impl fmt::Display for PutEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => f.write_str("done"),
+            Self::Failed(error) => write!(f, "failed, {error}"),
+            Self::Uncertain(error) => write!(f, "uncertain, {error}"),
+            Self::Lost => f.write_str("lost"),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Preparing { copied: bool, checked: bool },
@@ -88,6 +105,7 @@ struct Upload {
     /// Found in the store before it was put.
     there: bool,
     expired: bool,
+    span: Span,
 }
 
 /// All saves of one worker.
@@ -174,6 +192,7 @@ impl Saves {
             return Some(self.refuse(key.clone(), DropReason::WrongSpec));
         }
         let ticket = self.tickets.open(key.clone());
+        step!(upload.span => key, %ticket, "joined");
         upload.deadline = now + self.config.deadline;
         upload.tickets.push((upload.deadline, ticket));
         self.timers.insert((upload.deadline, id));
@@ -200,6 +219,8 @@ impl Saves {
         let id = UploadId(self.next);
         self.next += 1;
         let ticket = self.tickets.open(key.clone());
+        let span = way!("save", &key, bytes);
+        step!(span => &key, %ticket, bytes, from_pool = copied, "queued");
         let deadline = now + self.config.deadline;
         self.by_key.insert(key.clone(), id);
         self.uploads.insert(
@@ -216,6 +237,7 @@ impl Saves {
                 last: None,
                 there: false,
                 expired: false,
+                span,
             },
         );
         self.timers.insert((deadline, id));
@@ -254,6 +276,7 @@ impl Saves {
     /// The copy from the device ended.
     pub(super) fn copied(&mut self, id: UploadId, ok: bool) {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
+        step!(upload.span => &upload.key, ok, "copied");
         if !ok {
             return self.end(id, SaveOutcome::Failed(SaveFailure::Copy));
         }
@@ -269,6 +292,7 @@ impl Saves {
         if let Stage::Preparing { checked, .. } = &mut upload.stage {
             *checked = true;
         }
+        step!(upload.span => &upload.key, found = %answer(&exists), "looked up");
         if exists == Ok(true) {
             upload.there = true;
             self.leave(id);
@@ -284,6 +308,7 @@ impl Saves {
             return;
         }
         self.in_flight_bytes -= upload.bytes;
+        step!(upload.span => &upload.key, attempt = upload.attempts, %end, "put");
         let counters = &mut self.tickets.counters;
         match end {
             PutEnd::Done => self.queue_probe(id),
@@ -317,6 +342,7 @@ impl Saves {
         if upload.stage != Stage::Probing {
             return;
         }
+        step!(upload.span => &upload.key, found = %answer(&exists), "probed");
         match exists {
             Ok(true) => self.end(id, SaveOutcome::Stored),
             Ok(false) => {

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::Serialize;
 
 use crate::{
+    connector::loads::within,
     durations::Durations,
     env::{ErrorCode, Key},
 };
@@ -235,7 +236,7 @@ impl SaveTimes {
 }
 
 impl SaveCounters {
-    /// Whether the counts add up.
+    /// Whether the counts add up, and none is larger than what it is a part of.
     ///
     /// # Errors
     /// The sum that does not hold, in words.
@@ -243,14 +244,27 @@ impl SaveCounters {
         let dropped: u64 = self.dropped.values().sum();
         let failed: u64 = self.failed.values().sum();
         let ended = self.stored + self.already_there + dropped + failed + self.timed_out;
-        if self.opened == ended + self.open {
-            return Ok(());
+        if self.opened != ended + self.open {
+            return Err(format!(
+                "saves opened {} != stored {} + already there {} + dropped {dropped} + failed \
+                 {failed} + timed out {} + open {}",
+                self.opened, self.stored, self.already_there, self.timed_out, self.open
+            ));
         }
-        Err(format!(
-            "saves opened {} != stored {} + already there {} + dropped {dropped} + failed {failed} \
-             + timed out {} + open {}",
-            self.opened, self.stored, self.already_there, self.timed_out, self.open
-        ))
+        within(&[
+            (
+                "joined + reused",
+                self.joined + self.reused,
+                "opened - dropped",
+                self.opened - dropped,
+            ),
+            ("retries", self.retries, "puts", self.puts),
+            ("puts without an end", self.uncertain + self.lost, "puts", self.puts),
+            ("invisible", self.invisible, "probes", self.probes),
+            ("late", self.late, "probes", self.probes),
+            ("unreported", self.unreported, "ended", ended),
+            ("stored", self.stored, "probes and joined", self.probes + self.joined),
+        ])
     }
 
     pub(super) fn count(&mut self, outcome: SaveOutcome) {

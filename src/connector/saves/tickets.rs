@@ -8,7 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::outcome::{SaveCounters, SaveEntry, SaveOutcome, SaveReport, Ticket};
-use crate::env::{Key, Time};
+use crate::{
+    env::{Key, Time},
+    log::step,
+};
 
 /// Resolved entries kept for a wait that may never come.
 const UNREPORTED_MAX: usize = 65_536;
@@ -50,6 +53,10 @@ impl Tickets {
         let Some(key) = self.open.remove(&ticket) else { return };
         self.counters.open -= 1;
         self.counters.count(outcome);
+        match outcome.is_readable() {
+            true => step!(&key, %ticket, %outcome, "committed"),
+            false => step!(&key, %ticket, reason = %outcome, "not saved"),
+        }
         let entry = SaveEntry { ticket, key, outcome };
         let mut covered = false;
         for wait in self.waits.values_mut().filter(|wait| wait.pending.contains(&ticket)) {

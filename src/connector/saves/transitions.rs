@@ -65,6 +65,7 @@ impl Saves {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         let outcome = upload.last.map_or(SaveOutcome::TimedOut, SaveOutcome::Failed);
         let due = upload.tickets.partition_point(|(deadline, _)| *deadline <= now);
+        let _within = upload.span.clone().entered();
         for (_, ticket) in upload.tickets.drain(..due) {
             self.tickets.resolve(ticket, outcome);
         }
@@ -97,6 +98,7 @@ impl Saves {
     pub(super) fn resolve(&mut self, id: UploadId, outcome: SaveOutcome) -> bool {
         let Some(upload) = self.uploads.get_mut(&id) else { return false };
         let tickets = std::mem::take(&mut upload.tickets);
+        let _within = upload.span.clone().entered();
         let any_open = tickets.iter().any(|(_, ticket)| self.tickets.is_open(*ticket));
         for (deadline, ticket) in tickets {
             self.timers.remove(&(deadline, id));
