@@ -1,33 +1,38 @@
-//! The items that real encoders emit: model, width of a row in the cache, rows by image size, in bf16.
+//! The items that real encoders emit, by model and image size, in bf16.
+
+use springtide_cli::plan::{MODELS, tokens};
 
 /// Bytes of an object beside its payload.
 pub const HEADER: u64 = 64;
 
-/// A model's name, the width of its rows, and its rows at each of [`RESOLUTIONS`].
-pub type Model = (&'static str, u64, [u64; 7]);
-
 /// Image sizes in pixels, in the order of a model's rows.
-pub const RESOLUTIONS: [&str; 7] =
-    ["448x448", "640x640", "1024x1024", "1280x720", "1920x1080", "2400x1080", "3840x2160"];
+pub const RESOLUTIONS: [(u64, u64); 7] =
+    [(448, 448), (640, 640), (1024, 1024), (1280, 720), (1920, 1080), (2400, 1080), (3840, 2160)];
 
-/// One row per 28x28 pixels (Qwen2-VL and Qwen2.5-VL), or per 32x32 (Qwen3-VL, whose rows hold four levels of
-/// features, and Qwen3.5).
-pub const MODELS: [Model; 12] = [
-    ("Qwen2.5-VL-3B", 2048, PIXELS_28),
-    ("Qwen2/2.5-VL-7B", 3584, PIXELS_28),
-    ("Qwen2.5-VL-32B", 5120, PIXELS_28),
-    ("Qwen2.5-VL-72B", 8192, PIXELS_28),
-    ("Qwen3-VL-2B, 30B-A3B", 8192, PIXELS_32),
-    ("Qwen3-VL-4B", 10240, PIXELS_32),
-    ("Qwen3-VL-8B, 235B-A22B", 16384, PIXELS_32),
-    ("Qwen3-VL-32B", 20480, PIXELS_32),
-    ("Qwen3.5-4B", 2560, PIXELS_32),
-    ("Qwen3.5-9B", 4096, PIXELS_32),
-    ("Qwen3.5-27B", 5120, PIXELS_32),
-    ("Qwen3.5/3.6-35B-A3B", 2048, PIXELS_32),
-];
-const PIXELS_28: [u64; 7] = [256, 529, 1369, 1196, 2691, 3354, 10549];
-const PIXELS_32: [u64; 7] = [196, 400, 1024, 880, 2040, 2550, 8160];
+/// Models whose items are alike.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// The first one's name.
+    pub name: &'static str,
+    /// Elements of a row.
+    pub width: u64,
+    /// Rows at each of [`RESOLUTIONS`].
+    pub rows: [u64; 7],
+}
+
+/// The models that `springtide plan` knows, those with the same items once.
+pub fn models() -> Vec<Model> {
+    let mut kinds: Vec<(u64, u64)> = Vec::new();
+    let mut models = Vec::new();
+    for (name, width, pixels) in MODELS {
+        if !kinds.contains(&(width, pixels)) {
+            kinds.push((width, pixels));
+            let rows = RESOLUTIONS.map(|resolution| tokens(resolution, pixels));
+            models.push(Model { name, width, rows });
+        }
+    }
+    models
+}
 
 /// Payload bytes of an item of `rows` rows of `width` elements in bf16.
 pub fn payload(width: u64, rows: u64) -> u64 {
@@ -59,5 +64,19 @@ impl Draw {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 >> 20
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_those_that_were_measured() {
+        let models = models();
+        assert_eq!(models.len(), 12);
+        let rows = |name: &str| models.iter().find(|model| model.name == name).unwrap().rows;
+        assert_eq!(rows("Qwen2.5-VL-3B"), [256, 529, 1369, 1196, 2691, 3354, 10549]);
+        assert_eq!(rows("Qwen3-VL-8B"), [196, 400, 1024, 880, 2040, 2550, 8160]);
     }
 }

@@ -42,11 +42,24 @@ Examples:
   springtide config check springtide.toml
   springtide config check extra-config.json --json
   SPRINGTIDE__POOL_BYTES='3 GiB' springtide config check
+  springtide config check springtide.toml --model Qwen3-VL-8B --resolution 3840x2160 --engine-timeout 300
 
 Exit codes: 0 good (warnings are printed), 1 a mistake, 2 usage.")]
     Check {
         /// TOML (.toml) or JSON (.json); without it only the other sources count
         file: Option<PathBuf>,
+        /// Also check that the pool holds an item of this model; `springtide plan --list` shows those that are known
+        #[arg(long, value_name = "NAME")]
+        model: Option<String>,
+        /// With --model: pixels of the largest image
+        #[arg(long, value_name = "WIDTHxHEIGHT", default_value = "1920x1080", value_parser = resolution, requires = "model")]
+        resolution: (u64, u64),
+        /// With --model: frames, for videos
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000), requires = "model")]
+        frames: u64,
+        /// Also check that deadlines end before the engine gives an instance up (VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS)
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        engine_timeout: Option<u64>,
         /// Print the settings as JSON instead of TOML
         #[arg(long)]
         json: bool,

@@ -1,16 +1,22 @@
 //! Checking and describing settings.
 
-use std::{fmt::Write as _, path::Path};
+use std::{fmt::Write as _, path::Path, time::Duration};
 
-use springtide::config::{Layer, Settings, keys, schema};
+use springtide::config::{Engine, Layer, Settings, keys, schema};
 
-use crate::{args::ConfigCommand, failure::Failure};
+use crate::{args::ConfigCommand, failure::Failure, plan};
 
 /// Does what the command says; gives what is to be printed.
 pub(crate) fn execute(command: &ConfigCommand) -> Result<String, Failure> {
     match command {
-        ConfigCommand::Check { file, json } => {
+        ConfigCommand::Check { file, model, resolution, frames, engine_timeout, json } => {
             let settings = read(file.as_deref())?;
+            let item = |model: &String| plan::object_bytes(model, *resolution, *frames);
+            let engine = Engine {
+                item_bytes_max: model.as_ref().map(item).transpose()?,
+                patience: engine_timeout.map(Duration::from_secs),
+            };
+            settings.check_engine(&engine).map_err(Failure::failed)?;
             for warning in settings.warnings() {
                 eprintln!("springtide: warning: {warning}");
             }

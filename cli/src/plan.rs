@@ -15,8 +15,9 @@ use springtide::{
 
 use crate::{args::PlanArgs, failure::Failure};
 
-/// A model: name, elements of a row, pixels of a token's side.
-const MODELS: [(&str, u64, u64); 15] = [
+/// A model: name, elements of a row, pixels of a token's side. Models that differ in their name only stand side
+/// by side.
+pub const MODELS: [(&str, u64, u64); 15] = [
     ("Qwen2-VL-7B", 3584, 28),
     ("Qwen2.5-VL-3B", 2048, 28),
     ("Qwen2.5-VL-7B", 3584, 28),
@@ -80,11 +81,8 @@ pub(crate) fn execute(arguments: &PlanArgs) -> Result<String, Failure> {
 }
 
 fn compute(width: u64, pixels: u64, arguments: &PlanArgs) -> Result<Pool, Failure> {
-    let (wide, high) = arguments.resolution;
-    // The processor rounds each side to whole tokens, halves to the even number as Python does.
-    let side = |side: u64| ((side as f64 / pixels as f64).round_ties_even() as u64).max(1);
-    let tokens = side(wide) * side(high) * arguments.frames.div_ceil(2).max(1);
     let too_large = || Failure::usage("an item of more bytes than 64 bits count");
+    let tokens = tokens(arguments.resolution, pixels) * arguments.frames.div_ceil(2).max(1);
     let item_bytes = tokens.checked_mul(width * ELEMENT_BYTES).ok_or_else(too_large)?;
     let unit = PoolConfig::with_bytes(STEP).unit();
     let held_bytes = (item_bytes + HEADER_BYTES).div_ceil(unit) * unit;
@@ -103,6 +101,24 @@ fn compute(width: u64, pixels: u64, arguments: &PlanArgs) -> Result<Pool, Failur
         pool_bytes,
         holds: (pool_bytes as f64 * FILLED / held_bytes as f64) as u64,
     })
+}
+
+/// Rows of an image of so many pixels, a token being `pixels` wide and high. The processor rounds each side to
+/// whole tokens, halves to the even number as Python does.
+pub fn tokens((wide, high): (u64, u64), pixels: u64) -> u64 {
+    let side = |side: u64| ((side as f64 / pixels as f64).round_ties_even() as u64).max(1);
+    side(wide) * side(high)
+}
+
+/// Bytes of a model's item with its header, for a pool that must hold it.
+pub(crate) fn object_bytes(
+    model: &str,
+    resolution: (u64, u64),
+    frames: u64,
+) -> Result<u64, Failure> {
+    let (width, pixels) = known(model)?;
+    let rows = tokens(resolution, pixels) * frames.div_ceil(2).max(1);
+    Ok(rows * width * ELEMENT_BYTES + HEADER_BYTES)
 }
 
 fn words(pool: &Pool, arguments: &PlanArgs) -> String {

@@ -73,8 +73,40 @@ fn measured(arguments: &[&str]) -> Value {
         for ratio in ["wait_for_save_to_put", "load_to_get"] {
             assert!(cell[ratio]["median"].as_f64().expect("a number") > 0.0, "{cell}");
         }
+        adds_up(&cell["counters"], (2 + 2) * steps as u64 * concurrency as u64 * 3);
     }
     report
+}
+
+/// The counters of a cell whose rounds, warm-up included, moved so many items.
+fn adds_up(counters: &Value, items: u64) {
+    let sum = |process: &str, name: &str| {
+        let counts = counters[process].as_object().expect("counters");
+        let of = |series: &str| series.split('{').next() == Some(name);
+        let found: Vec<_> = counts.iter().filter(|(series, _)| of(series)).collect();
+        assert!(!found.is_empty(), "no {name} in {counts:?}");
+        found.iter().map(|(_, count)| count.as_u64().expect("a number")).sum::<u64>()
+    };
+    for (process, name) in [
+        ("producer", "springtide_saves_opened_total"),
+        ("producer", "springtide_saves_total"),
+        ("producer", "springtide_puts_total"),
+        ("scheduler", "springtide_lookups_started_total"),
+        ("scheduler", "springtide_lookups_total"),
+        ("scheduler", "springtide_loaded_total"),
+        ("scheduler", "springtide_orders_total"),
+        ("scheduler", "springtide_orders_acknowledged_total"),
+        ("worker", "springtide_deliveries_total"),
+    ] {
+        assert_eq!(sum(process, name), items, "{process} {name}");
+    }
+    let stored =
+        &counters["producer"]["springtide_saves_total{outcome=\"stored\",reason=\"none\"}"];
+    assert_eq!(stored, items, "{counters}");
+    let header = 64 * items;
+    let moved = sum("worker", "springtide_delivery_bytes_total");
+    assert_eq!(sum("producer", "springtide_put_bytes_total"), moved + header);
+    assert_eq!(sum("scheduler", "springtide_get_bytes_total"), moved + header);
 }
 
 /// Somebody who hangs up on whoever calls, as a master does that is sent no request.

@@ -63,6 +63,62 @@ fn a_mistake_names_its_source() {
     told(&config(&["chekc"], &[]), 2);
 }
 
+/// Each kind of mistake, from each kind of source: the message says where, which key, what came, what was expected.
+#[test]
+fn each_source_tells_each_kind_of_mistake() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut told_all = String::new();
+    let mut tell = |output: Output| {
+        let (out, err) = told(&output, 1);
+        assert_eq!(out, "");
+        told_all += &err.replace(directory.path().to_str().expect("UTF-8"), "DIR");
+    };
+    for (name, text) in [
+        ("unknown.toml", "pool_bites = 1"),
+        ("unknown.json", r#"{"loads": {"dead_line_ms": 1}}"#),
+        ("text.toml", "payload_checksum = \"false\""),
+        ("text.json", r#"{"payload_checksum": "false"}"#),
+        ("type.toml", "[saves]\nattempts_max = \"many\""),
+        ("type.json", r#"{"namespace": {"width": -1}}"#),
+        ("size.toml", "pool_bytes = \"3 gigs\""),
+        ("size.json", r#"{"saves": {"batch_bytes_max": "1,5 GiB"}}"#),
+        (
+            "contradiction.toml",
+            "[loads]\nbatch_bytes_max = \"2 GiB\"\nin_flight_bytes_max = \"1 GiB\"",
+        ),
+        ("broken.json", "{"),
+        ("broken.toml", "a = = 1"),
+        ("settings.yaml", ""),
+    ] {
+        let path = directory.path().join(name);
+        fs::write(&path, text).expect("writable");
+        tell(config(&["check", path.to_str().expect("UTF-8")], &[]));
+    }
+    for (name, value) in [
+        ("SPRINGTIDE__POOL_BITES", "1"),
+        ("SPRINGTIDE__PAYLOAD_CHECKSUM", "\"false\""),
+        ("SPRINGTIDE__PAYLOAD_CHECKSUM", "no"),
+        ("SPRINGTIDE__SAVES__ATTEMPTS_MAX", "many"),
+        ("SPRINGTIDE__POOL_BYTES", "3 gigs"),
+        ("SPRINGTIDE__LOADS__BATCH_BYTES_MAX", "2 GiB"),
+        ("MOONCAKE_CONFIG_PATH", "/no/such/mooncake.json"),
+    ] {
+        tell(config(&["check"], &[(name, value)]));
+    }
+    let engine = ["check", "--engine-timeout", "2", "--model", "Qwen3-VL-32B"];
+    tell(config(&engine, &[("SPRINGTIDE__LOADS__DEADLINE_MS", "2000")]));
+    let small = [("SPRINGTIDE__POOL_BYTES", "64 MiB")];
+    tell(config(&["check", "--model", "Qwen3-VL-8B", "--resolution", "3840x2160"], &small));
+    tell(config(
+        &["check", "--engine-timeout", "5"],
+        &[("SPRINGTIDE__SAVES__DEADLINE_MS", "4000"), ("SPRINGTIDE__WAIT_FOR_SAVE_MS", "5000")],
+    ));
+    insta::assert_snapshot!(told_all);
+    // What fits is no mistake.
+    let fits = ["check", "--engine-timeout", "300", "--model", "Qwen3-VL-32B", "--frames", "2"];
+    told(&config(&fits, &[]), 0);
+}
+
 #[test]
 fn the_documentation_has_every_key() {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");

@@ -2,7 +2,7 @@
 
 use super::Scale;
 use crate::{
-    models::{HEADER, MODELS, RESOLUTIONS, payload},
+    models::{HEADER, Model, RESOLUTIONS, models, payload},
     report::{Goal, Row, Section},
     rivals::{Allocator, Frames, Offset, PowerOfTwo, Springtide},
 };
@@ -14,8 +14,8 @@ pub(super) fn run(_: Scale) -> Section {
     let mut rows = Vec::new();
     let mut rivals = [PLAIN, OFFSET, FRAMES, ONE].map(|rival| (rival, 0.0));
     let mut ours_sum = 0.0;
-    for (model, width, sizes) in MODELS {
-        for (resolution, tokens) in RESOLUTIONS.iter().zip(sizes) {
+    for Model { name, width, rows: sizes } in models() {
+        for ((wide, high), tokens) in RESOLUTIONS.iter().zip(sizes) {
             let payload = payload(width, tokens);
             let perfect = GIB / (payload + HEADER);
             let share = |held: u64| held as f64 / perfect as f64;
@@ -26,7 +26,7 @@ pub(super) fn run(_: Scale) -> Section {
             rivals[2].1 += share(held(Frames::new(GIB), payload));
             rivals[3].1 += share(held(Springtide::with_extents(GIB, 1), payload));
             rows.push(Row {
-                what: format!("{model}, {resolution}"),
+                what: format!("{name}, {wide}x{high}"),
                 ours: format!("{ours} items"),
                 rival: "byte-perfect".into(),
                 theirs: format!("{perfect} items"),
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_gib_holds_nearly_as_many_items_as_its_bytes_allow() {
         let rows = run(Scale { quick: true }).rows;
-        assert_eq!(rows.len(), MODELS.len() * RESOLUTIONS.len() + 4);
+        assert_eq!(rows.len(), models().len() * RESOLUTIONS.len() + 4);
         for row in rows {
             assert!(row.goal.is_none_or(|goal| goal.met(row.ratio)), "{row:?}");
         }

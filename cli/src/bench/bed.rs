@@ -15,9 +15,10 @@ use springtide::{
     pool::{Contiguity, Lease, Pool, PoolConfig},
     runtime::{HostDevice, HostTensor, Runtime, TokioClock},
 };
+use springtide_metrics::Snapshot;
 use tokio::runtime::Handle;
 
-use super::{Cell, Taken, plan::ROW_BYTES, timed};
+use super::{Cell, Counted, Taken, plan::ROW_BYTES, timed};
 use crate::{
     failure::Failure,
     stores::{Joining, Target},
@@ -167,8 +168,8 @@ impl<'a, T: Target> Bed<'a, T> {
         }
     }
 
-    /// Ends both instances.
-    pub(super) async fn close(mut self) -> Result<(), Failure> {
+    /// Ends both instances; what they have counted, which must add up.
+    pub(super) async fn close(mut self) -> Result<Counted, Failure> {
         self.put_leases.clear();
         self.get_leases.clear();
         let deadline = self.clock.now() + LIMIT;
@@ -178,7 +179,15 @@ impl<'a, T: Target> Bed<'a, T> {
                 return Err(Failure::failed(text));
             }
         }
-        Ok(())
+        let counted = |snapshot: Snapshot| match snapshot.check_at_rest() {
+            Ok(()) => Ok(snapshot.counters()),
+            Err(text) => Err(Failure::failed(format!("counters do not add up: {text}"))),
+        };
+        Ok(Counted {
+            producer: counted(Snapshot::of_worker(&self.worker))?,
+            scheduler: counted(Snapshot::of_scheduler(&self.scheduler))?,
+            worker: counted(Snapshot::of_worker(&self.loader))?,
+        })
     }
 }
 

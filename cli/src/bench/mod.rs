@@ -32,7 +32,7 @@ use tokio::runtime::Handle;
 use self::bed::Bed;
 pub use self::{
     plan::{Cell, Plan},
-    report::{CellReport, Operation, Ratio, Report},
+    report::{CellReport, Counted, Operation, Ratio, Report},
 };
 use crate::{failure::Failure, stores::Target};
 
@@ -82,8 +82,8 @@ pub async fn measure<T: Target>(
             }
             step(&cell.to_string());
         }
-        bed.close().await?;
-        cells.push(CellReport::new(&cell, &rounds));
+        let counted = bed.close().await?;
+        cells.push(CellReport::new(&cell, &rounds, counted));
     }
     Ok(Report::new(target.name(), plan, cells))
 }

@@ -1,6 +1,6 @@
 //! What has been measured: a table for people, an object for programs.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use comfy_table::{Cell as TableCell, CellAlignment, Table, presets};
 use serde::Serialize;
@@ -53,6 +53,19 @@ pub struct CellReport {
     pub wait_for_save_to_put: Ratio,
     /// Throughput of the connector's loads over that of the gets.
     pub load_to_get: Ratio,
+    /// What the connector counted, warm-up included: each process' counters by the names that a scraper sees.
+    pub counters: Counted,
+}
+
+/// What the processes of a cell have counted. Raw calls are not in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    /// The producer's worker.
+    pub producer: BTreeMap<String, u64>,
+    /// The consumer's scheduler.
+    pub scheduler: BTreeMap<String, u64>,
+    /// The consumer's worker.
+    pub worker: BTreeMap<String, u64>,
 }
 
 /// One kind of work.
@@ -138,7 +151,7 @@ impl Report {
 }
 
 impl CellReport {
-    pub(super) fn new(cell: &Cell, rounds: &[Round]) -> Self {
+    pub(super) fn new(cell: &Cell, rounds: &[Round], counters: Counted) -> Self {
         let bytes = cell.round_bytes();
         let operation = |taken: fn(&Round) -> &Taken| Operation::new(bytes, rounds, taken);
         Self {
@@ -153,6 +166,7 @@ impl CellReport {
             load: operation(|round| &round.load),
             wait_for_save_to_put: Ratio::new(rounds, |round| (&round.save, &round.put)),
             load_to_get: Ratio::new(rounds, |round| (&round.load, &round.get)),
+            counters,
         }
     }
 
@@ -245,12 +259,14 @@ mod tests {
             load: taken(&[8, 2000]),
         };
         let rounds = [round(1), round(1), round(2)];
+        let puts = [("springtide_puts_total".to_owned(), 4)];
+        let counted = Counted { producer: puts.into(), ..Counted::default() };
         Report {
             store: "a store".into(),
             rounds: 3,
             checksum: true,
             processors: 2,
-            cells: vec![CellReport::new(&cell, &rounds)],
+            cells: vec![CellReport::new(&cell, &rounds, counted)],
         }
     }
 
