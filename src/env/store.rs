@@ -43,7 +43,7 @@ impl fmt::Debug for Key {
 /// Why a store call failed: Mooncake's code, and how long the call ran.
 ///
 /// The time matters: Mooncake reports the same -800 for a transfer that ended and, after its 60 s limit,
-/// for one that still runs (`docs/store-errors.md`).
+/// for one that still runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code} after {:.3} s", elapsed.as_secs_f64())]
 pub struct StoreError {
@@ -141,6 +141,42 @@ pub struct StoreLimits {
 ///
 /// Results come in the order of the items. No call has a deadline of its own; callers put one around it
 /// and may drop the future, see the module's text for what that means for buffers.
+///
+/// ```
+/// use springtide::{
+///     backend::{DiskConfig, DiskStore},
+///     env::{GetItem, Key, Outcome, PutItem, Store},
+///     pool::{Contiguity, Pool, PoolConfig},
+/// };
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let disk = DiskConfig { directory: directory.path().into(), capacity_bytes: 1 << 20, threads: 1 };
+/// let store = DiskStore::open(&disk)?;
+/// let pool = Pool::new(&PoolConfig::with_bytes(1 << 20))?;
+/// store.register(pool.region().clone()).await?;
+///
+/// let mut lease = pool.allocate(5, Contiguity::Extents)?;
+/// lease.write_at(0, b"bytes");
+/// let (key, source) = (Key::new("a key"), lease.into_transfer());
+/// let outcomes = store.put(vec![PutItem { key: key.clone(), source }]).await;
+/// assert!(matches!(outcomes[..], [Outcome::Ended { result: Ok(()), .. }]));
+/// // Only this tells whether it is there.
+/// assert_eq!(store.exists(vec![key.clone()]).await, [Ok(true)]);
+///
+/// let dest = pool.allocate(5, Contiguity::Extents)?.into_transfer();
+/// match store.get(vec![GetItem { key, dest }]).await.pop() {
+///     Some(Outcome::Ended { buffer, result: Ok(5) }) => {
+///         let mut bytes = [0; 5];
+///         buffer.read_at(0, &mut bytes);
+///         assert_eq!(&bytes, b"bytes");
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub trait Store: Clone + Send + Sync + 'static {
     /// What one call can take.
     fn limits(&self) -> StoreLimits;

@@ -66,6 +66,25 @@ pub use self::{
 use crate::sync::{Arc, Ordering};
 
 /// A pool. Clones share it; it lives as long as the last clone or guard.
+///
+/// ```
+/// use springtide::pool::{Contiguity, Pool, PoolConfig};
+///
+/// let pool = Pool::new(&PoolConfig::with_bytes(4 << 20))?;
+/// let mut lease = pool.allocate(3 << 20, Contiguity::Extents)?;
+/// lease.write_at(0, b"an item");
+/// // A resident may be read while it is pinned, and evicted when it is not.
+/// let pin = lease.publish(7);
+/// let handle = pin.handle();
+/// assert!(pool.evict_until_fits(3 << 20, Contiguity::Extents).is_empty(), "it is pinned");
+/// drop(pin);
+/// assert_eq!(pool.evict_until_fits(3 << 20, Contiguity::Extents), [handle]);
+/// // Whoever still has its handle is told so.
+/// assert!(pool.pin(handle).is_err());
+/// let usage = pool.usage();
+/// assert_eq!((usage.free, usage.counters.evictions), (usage.total, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pool(Arc<Core>);
 
