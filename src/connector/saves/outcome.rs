@@ -263,7 +263,6 @@ impl SaveCounters {
             ("invisible", self.invisible, "probes", self.probes),
             ("late", self.late, "probes", self.probes),
             ("unreported", self.unreported, "ended", ended),
-            ("stored", self.stored, "probes and joined", self.probes + self.joined),
         ])
     }
 
