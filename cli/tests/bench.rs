@@ -67,6 +67,7 @@ fn measured(arguments: &[&str]) -> Value {
             };
             assert_eq!(cell[kind]["count"], 2 * calls, "{kind} {cell}");
             assert!(number("bytes_per_sec") > 0.0, "{kind}: {cell}");
+            assert!(number("cpu_us") > 0.0, "{kind}: {cell}");
             let quantiles = ["p50_us", "p90_us", "p99_us", "max_us"].map(number);
             assert!(quantiles[0] > 0.0 && quantiles.is_sorted(), "{kind}: {cell}");
         }

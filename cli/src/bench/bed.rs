@@ -18,7 +18,7 @@ use springtide::{
 use springtide_metrics::Snapshot;
 use tokio::runtime::Handle;
 
-use super::{Cell, Counted, Taken, plan::ROW_BYTES, timed};
+use super::{Cell, Counted, Taken, cpu_time, plan::ROW_BYTES, timed};
 use crate::{
     failure::Failure,
     stores::{Joining, Target},
@@ -136,11 +136,11 @@ impl<'a, T: Target> Bed<'a, T> {
     /// Copies as many bytes as a round moves.
     pub(super) fn memcpy(&mut self) -> Taken {
         let (from, to) = (&self.copies.0, &mut self.copies.1);
-        let copies = self.cell.items() * self.cell.steps;
+        let (copies, cpu) = (self.cell.items() * self.cell.steps, cpu_time());
         let each = (0..copies)
             .map(|_| timed(&self.clock, || black_box(&mut *to).copy_from_slice(black_box(from))).1);
         let each: Vec<Duration> = each.collect();
-        Taken { total: each.iter().sum(), each }
+        Taken { total: each.iter().sum(), cpu: cpu_time() - cpu, each }
     }
 
     /// Takes everything of this round out of the store.

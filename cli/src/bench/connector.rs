@@ -12,6 +12,7 @@ use springtide::{
 use super::{
     Taken,
     bed::{Bed, LIMIT},
+    cpu_time,
     plan::ROW_BYTES,
 };
 use crate::{failure::Failure, stores::Target};
@@ -27,12 +28,12 @@ impl<T: Target> Bed<'_, T> {
         let mut taken = Taken::default();
         for step in 0..self.cell.steps {
             let identifiers = self.identifiers(step);
-            let started = self.clock.now();
+            let (started, cpu) = (self.clock.now(), cpu_time());
             for (identifier, tensor) in identifiers.iter().zip(&self.sources) {
                 self.worker.save(identifier, tensor.clone(), HostEvent::ready());
             }
             let report = self.worker.wait_for_save(started + LIMIT).await;
-            taken.add(self.clock.now() - started);
+            taken.add(self.clock.now() - started, cpu_time() - cpu);
             let stored = |outcome: SaveOutcome| outcome == SaveOutcome::Stored;
             if let Some(entry) = report.entries.iter().find(|entry| !stored(entry.outcome)) {
                 let no_room = SaveOutcome::Failed(springtide::connector::SaveFailure::Store(
@@ -60,7 +61,7 @@ impl<T: Target> Bed<'_, T> {
                 (format!("{}-{step}", self.round), self.cell.item_bytes / ROW_BYTES);
             let item = |identifier: &String| ItemRequest { identifier: identifier.clone(), rows };
             let items: Vec<ItemRequest> = identifiers.iter().map(item).collect();
-            let started = self.clock.now();
+            let (started, cpu) = (self.clock.now(), cpu_time());
             while self.scheduler.ensure_available(&request, &items) == Availability::Wait {
                 #[expect(
                     clippy::disallowed_methods,
@@ -69,7 +70,7 @@ impl<T: Target> Bed<'_, T> {
                 thread::sleep(PASS);
             }
             self.deliver(&request, &identifiers).await?;
-            taken.add(self.clock.now() - started);
+            taken.add(self.clock.now() - started, cpu_time() - cpu);
             // They leave the engine's own cache.
             self.scheduler.build_step(&identifiers);
         }
@@ -113,8 +114,9 @@ impl<T: Target> Bed<'_, T> {
 }
 
 impl Taken {
-    fn add(&mut self, one: Duration) {
+    fn add(&mut self, one: Duration, cpu: Duration) {
         self.total += one;
+        self.cpu += cpu;
         self.each.push(one);
     }
 }

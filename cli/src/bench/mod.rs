@@ -6,7 +6,8 @@
 //! do so in as many batch calls at a time, the connector by as many saves and one `wait_for_save`, or by one
 //! request for all; what the connector may have in flight and in one batch is set to the same. A *round*
 //! does some steps of each kind, every second one in the other order, so that whatever else the machine
-//! does hits all kinds alike. Ratios are taken within a round; the report has their median.
+//! does hits all kinds alike. Ratios are taken within a round; the report has their median. Processor time, which
+//! other work disturbs less, is that of this process: the connector and the store's client, not its server.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -26,6 +27,7 @@ mod stats;
 
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use springtide::{env::Clock, runtime::TokioClock};
 use tokio::runtime::Handle;
 
@@ -44,6 +46,8 @@ const WARM_UP: u64 = 2;
 struct Taken {
     /// All of it.
     total: Duration,
+    /// What this process's threads computed meanwhile, the store's among them.
+    cpu: Duration,
     /// Each call, or each step of the connector.
     each: Vec<Duration>,
 }
@@ -104,6 +108,13 @@ async fn measure_round<T: Target>(bed: &mut Bed<'_, T>, round: u64) -> Result<Ro
     }
     bed.clear().await?;
     Ok(measured)
+}
+
+/// Processor time that this process has used so far.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    // Both are positive, by the system's contract.
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Runs `work`, and how long it took.

@@ -18,7 +18,7 @@ use springtide::{
 };
 use tokio::sync::oneshot;
 
-use super::{Taken, bed::Bed};
+use super::{Taken, bed::Bed, cpu_time};
 use crate::{failure::Failure, stores::Target};
 
 const RAW: &str = "raw";
@@ -81,19 +81,19 @@ impl<T: Target> Bed<'_, T> {
             Call::Get => self.consumer.store(),
         };
         let lanes = self.lanes(leases);
-        let started = self.clock.now();
+        let (started, cpu) = (self.clock.now(), cpu_time());
         let lanes = match self.target.blocking(store) {
             Some(calls) => on_threads(calls, call, lanes, self.clock),
             None => self.in_tasks(store, call, lanes).await,
         };
-        let total = self.clock.now() - started;
+        let (total, cpu) = (self.clock.now() - started, cpu_time() - cpu);
         let (mut each, mut leases) = (Vec::new(), Vec::new());
         for lane in lanes {
             let lane = lane.map_err(|broken| self.told(&broken))?;
             each.extend(lane.took);
             leases.extend(lane.leases);
         }
-        Ok((Taken { total, each }, leases))
+        Ok((Taken { total, cpu, each }, leases))
     }
 
     fn lanes(&self, mut leases: Vec<Lease>) -> Vec<Lane> {

@@ -75,6 +75,8 @@ pub struct Operation {
     pub bytes_per_sec: f64,
     /// Throughput over that of a copy in memory, median over the rounds.
     pub to_memcpy: f64,
+    /// Processor time of this process an item, the store's threads in it included; median over the rounds.
+    pub cpu_us: f64,
     /// Calls or steps of all rounds.
     pub count: usize,
     /// Half of them took at most this long.
@@ -121,6 +123,7 @@ impl Report {
             "MiB/s",
             "of raw",
             "of memcpy",
+            "cpu/item",
             "p50",
             "p90",
             "p99",
@@ -145,7 +148,8 @@ impl Report {
         let checksum = if self.checksum { "with" } else { "without" };
         format!(
             "{table}\n{store}; {rounds} rounds a cell, {checksum} checksums, {processors} processors\n\
-             put, get: the store's own calls; wait_for_save: from the first save on; load: a request"
+             put, get: the store's own calls; wait_for_save: from the first save on; load: a request\n\
+             cpu/item: processor time of this process, the store's threads in it included"
         )
     }
 }
@@ -153,7 +157,7 @@ impl Report {
 impl CellReport {
     pub(super) fn new(cell: &Cell, rounds: &[Round], counters: Counted) -> Self {
         let bytes = cell.round_bytes();
-        let operation = |taken: fn(&Round) -> &Taken| Operation::new(bytes, rounds, taken);
+        let operation = |taken: fn(&Round) -> &Taken| Operation::new(cell, rounds, taken);
         Self {
             item_bytes: cell.item_bytes,
             concurrency: cell.concurrency,
@@ -182,7 +186,10 @@ impl CellReport {
 }
 
 impl Operation {
-    fn new(bytes: u64, rounds: &[Round], taken: fn(&Round) -> &Taken) -> Self {
+    fn new(cell: &Cell, rounds: &[Round], taken: fn(&Round) -> &Taken) -> Self {
+        let (bytes, items) = (cell.round_bytes(), (cell.items() * cell.steps) as f64);
+        let cpu =
+            sorted(rounds.iter().map(|round| taken(round).cpu.as_nanos() as f64 / 1e3 / items));
         let rate = |round: &Round| bytes as f64 / taken(round).total.as_secs_f64();
         let rates = sorted(rounds.iter().map(rate));
         let each = rounds.iter().flat_map(|round| &taken(round).each);
@@ -191,6 +198,7 @@ impl Operation {
         Self {
             bytes_per_sec: quantile(&rates, 0.5).unwrap_or(0.0),
             to_memcpy: Ratio::new(rounds, |round| (taken(round), &round.memcpy)).median,
+            cpu_us: quantile(&cpu, 0.5).unwrap_or(0.0),
             count: each.len(),
             p50_us: at(0.5),
             p90_us: at(0.9),
@@ -199,12 +207,13 @@ impl Operation {
         }
     }
 
-    fn columns(&self, ratio: Option<&Ratio>) -> [String; 7] {
+    fn columns(&self, ratio: Option<&Ratio>) -> [String; 8] {
         let raw = ratio.map(|ratio| format!("{:.3}", ratio.median)).unwrap_or_default();
         [
             format!("{:.0}", self.bytes_per_sec / MIB),
             raw,
             format!("{:.3}", self.to_memcpy),
+            time(self.cpu_us),
             time(self.p50_us),
             time(self.p90_us),
             time(self.p99_us),
@@ -246,7 +255,7 @@ mod tests {
 
     fn taken(ms: &[u64]) -> Taken {
         let each: Vec<Duration> = ms.iter().map(|ms| Duration::from_millis(*ms)).collect();
-        Taken { total: each.iter().sum(), each }
+        Taken { total: each.iter().sum(), cpu: each.iter().sum::<Duration>() / 2, each }
     }
 
     fn report() -> Report {
@@ -278,6 +287,8 @@ mod tests {
         assert_eq!(cell.put.bytes_per_sec, (16 << 20) as f64 / 0.032);
         assert_eq!(cell.wait_for_save.to_memcpy, 0.0625);
         assert_eq!(cell.wait_for_save_to_put, Ratio { median: 0.5, low: 0.5, high: 1.0 });
+        // Half of 32 ms and 64 ms, for 4 items.
+        assert_eq!((cell.put.cpu_us, cell.memcpy.cpu_us), (4_000.0, 500.0));
         assert_eq!((cell.put.count, cell.put.p50_us, cell.put.max_us), (6, 16_000.0, 32_000.0));
         assert_eq!((cell.load.p50_us, cell.load.p99_us), (8000.0, 2e6));
     }
