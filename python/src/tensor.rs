@@ -10,9 +10,9 @@ use std::{future::Future, ops::Range, ptr, slice, sync::Arc};
 
 use pyo3::{exceptions::PyValueError, prelude::*};
 use springtide::{
-    env::{Device, DeviceError, Outcome, Shape, TensorSpec},
+    env::{Device, DeviceError, Outcome, Shape, TensorSpec, Witness},
     pool::{Transfer, View},
-    runtime::{HostEvent, HostMemory, copy_in, copy_out},
+    runtime::{HostEvent, HostMemory, copy_in, copy_out, copy_out_seen},
 };
 
 use crate::settings::dtype;
@@ -111,6 +111,17 @@ impl Device for TorchDevice {
         offset: u64,
     ) -> impl Future<Output = Outcome<(), DeviceError>> + Send + 'static {
         copy_out(tensor, ready, dest, offset)
+    }
+
+    fn copy_out_seen<W: Witness>(
+        &self,
+        tensor: TorchTensor,
+        ready: HostEvent,
+        dest: Transfer,
+        offset: u64,
+        witness: W,
+    ) -> impl Future<Output = (Outcome<(), DeviceError>, Option<W>)> + Send + 'static {
+        copy_out_seen(tensor, ready, dest, offset, witness)
     }
 
     fn copy_in(

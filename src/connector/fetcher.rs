@@ -4,7 +4,7 @@
 //! is validated before anybody can see it; a bad one is removed from the store, since a put over it would
 //! not repair it.
 
-use std::pin::pin;
+use std::{iter, pin::pin, time::Duration};
 
 use super::{
     calls::bounded,
@@ -151,6 +151,11 @@ impl<E: Env> Fetcher<E> {
             Action::Remove(key, rejection) => self.remove(key, rejection).await,
             Action::Fetch(batch) => self.fetch(batch).await,
         }
+        self.performed();
+    }
+
+    /// A task of this fetcher is over.
+    fn performed(&self) {
         self.lock().running -= 1;
         self.wake.notify_one();
         self.changed.notify_waiters();
@@ -196,7 +201,7 @@ impl<E: Env> Fetcher<E> {
         crate::env::StoreError::new(ErrorCode::RpcTimeout, self.config.io_timeout)
     }
 
-    async fn fetch(&self, batch: Vec<(Key, u64)>) {
+    async fn fetch(self: &Arc<Self>, batch: Vec<(Key, u64)>) {
         let items = self.allocate(batch);
         if items.is_empty() {
             return;
@@ -208,10 +213,30 @@ impl<E: Env> Fetcher<E> {
         let outcomes = bounded(&self.env, limit, call).await.unwrap_or_default();
         let took = self.now() - started;
         let mut outcomes = outcomes.into_iter();
-        for key in keys {
+        let mut ends: Vec<_> = keys.into_iter().map(|key| (key, outcomes.next())).collect();
+        let last = ends.pop();
+        // What came together is validated side by side.
+        for end in ends {
+            self.lock().running += 1;
+            let fetcher = Arc::clone(self);
+            self.env.spawn(Box::pin(async move {
+                fetcher.settle(iter::once(end), took).await;
+                fetcher.performed();
+            }));
+        }
+        self.settle(last.into_iter(), took).await;
+    }
+
+    /// Settles what has been fetched: nobody sees an item that is not valid.
+    async fn settle(
+        &self,
+        ends: impl Iterator<Item = (Key, Option<Outcome<u64>>)> + Send,
+        took: Duration,
+    ) {
+        for (key, outcome) in ends {
             // Keeps the item until those who wait for it have pinned it.
             let mut pin = None;
-            let end = match outcomes.next() {
+            let end = match outcome {
                 None => FetchEnd::Lost,
                 Some(Outcome::Uncertain { buffer, error }) => {
                     buffer.quarantine(QuarantineCause::Uncertain);

@@ -2,33 +2,76 @@
 
 use super::{
     object::{HEADER_BYTES, Header, PayloadChecksum, Proof, Rejection, SEALED_BYTES},
-    seal::{self, SEAL_BYTES, Secret},
+    seal::{self, SEAL_BYTES, Sealer, Secret},
 };
 use crate::{
-    env::{Key, TensorSpec},
+    env::{Key, TensorSpec, Witness},
     pool::Lease,
 };
 
 /// Bytes between two points where other tasks may run: 1 MiB is about 50-100 µs of hashing.
 const SLICE: usize = 1 << 20;
 
-/// The header of the object whose payload lies in `lease`: sealed with the secret if there is one, otherwise
-/// with a checksum if that is wanted.
-pub(super) async fn header(
-    key: &Key,
-    spec: TensorSpec,
-    lease: &Lease,
-    secret: Option<&Secret>,
-    checksum: bool,
-) -> Header {
-    match secret {
-        Some(secret) => {
-            let open = Header::new(key, spec, Proof::Seal([0; SEAL_BYTES])).encode();
-            let seal = seal_of(secret, &open[..SEALED_BYTES], lease).await;
-            Header::new(key, spec, Proof::Seal(seal))
+/// The proof of an object being made, fed its payload piece by piece in order.
+#[expect(clippy::large_enum_variant, reason = "one an item: a box would be an allocation for each")]
+pub(super) enum Proving {
+    /// None is wanted.
+    None,
+    Checksum(PayloadChecksum),
+    /// Has seen the header.
+    Seal(Sealer),
+}
+
+impl Proving {
+    /// Begins the proof of an object: a seal with the secret if there is one, otherwise a checksum if that is
+    /// wanted.
+    pub(super) fn begin(
+        key: &Key,
+        spec: TensorSpec,
+        secret: Option<&Secret>,
+        checksum: bool,
+    ) -> Self {
+        match secret {
+            Some(secret) => {
+                let open = Header::new(key, spec, Proof::Seal([0; SEAL_BYTES])).encode();
+                Self::sealing(secret, &open)
+            }
+            None if checksum => Self::Checksum(PayloadChecksum::default()),
+            None => Self::None,
         }
-        None if checksum => Header::new(key, spec, Proof::Checksum(checksum_of(lease).await)),
-        None => Header::new(key, spec, Proof::None),
+    }
+
+    fn sealing(secret: &Secret, header: &[u8; HEADER_BYTES as usize]) -> Self {
+        let mut sealer = secret.sealer();
+        sealer.update(&header[..SEALED_BYTES]);
+        Self::Seal(sealer)
+    }
+
+    /// Feeds it the payload of the object in `lease`.
+    pub(super) async fn over(mut self, lease: &Lease) -> Self {
+        if !matches!(self, Self::None) {
+            feed(lease, |slice| self.see(slice)).await;
+        }
+        self
+    }
+
+    /// The proof of what it has been fed.
+    pub(super) fn finish(&self) -> Proof {
+        match self {
+            Self::None => Proof::None,
+            Self::Checksum(checksum) => Proof::Checksum(checksum.finish()),
+            Self::Seal(sealer) => Proof::Seal(sealer.finish()),
+        }
+    }
+}
+
+impl Witness for Proving {
+    fn see(&mut self, bytes: &[u8]) {
+        match self {
+            Self::None => {}
+            Self::Checksum(checksum) => checksum.update(bytes),
+            Self::Seal(sealer) => sealer.update(bytes),
+        }
     }
 }
 
@@ -42,9 +85,10 @@ pub(super) async fn prove(
 ) -> Result<(), Rejection> {
     match (secret, header.proof) {
         (Some(secret), Proof::Seal(expected)) => {
-            let head = header.encode();
-            let seal = seal_of(secret, &head[..SEALED_BYTES], lease).await;
-            if seal::same(&seal, &expected) { Ok(()) } else { Err(Rejection::Seal) }
+            match Proving::sealing(secret, &header.encode()).over(lease).await.finish() {
+                Proof::Seal(seal) if seal::same(&seal, &expected) => Ok(()),
+                _ => Err(Rejection::Seal),
+            }
         }
         (Some(_), _) | (None, Proof::Seal(_)) => Err(Rejection::Seal),
         (None, Proof::Checksum(expected)) if checksum && checksum_of(lease).await != expected => {
@@ -58,13 +102,6 @@ async fn checksum_of(lease: &Lease) -> u64 {
     let mut checksum = PayloadChecksum::default();
     feed(lease, |slice| checksum.update(slice)).await;
     checksum.finish()
-}
-
-async fn seal_of(secret: &Secret, head: &[u8], lease: &Lease) -> [u8; SEAL_BYTES] {
-    let mut sealer = secret.sealer();
-    sealer.update(head);
-    feed(lease, |slice| sealer.update(slice)).await;
-    sealer.finish()
 }
 
 /// Feeds the object's bytes after its header to `take`, in order.
@@ -97,7 +134,9 @@ mod tests {
         let mut lease = pool.allocate(len, Contiguity::Extents).unwrap();
         let payload: Vec<u8> = (0..spec.bytes()).map(|n| (n % 251) as u8).collect();
         lease.write_at(HEADER_BYTES, &payload);
-        let header = header(&Key::new("k"), spec, &lease, secret, checksum).await;
+        let key = Key::new("k");
+        let proving = Proving::begin(&key, spec, secret, checksum).over(&lease).await;
+        let header = Header::new(&key, spec, proving.finish());
         lease.write_at(0, &header.encode());
         (lease, Header::decode(&header.encode()).unwrap())
     }

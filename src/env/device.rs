@@ -225,6 +225,12 @@ pub enum DeviceError {
     },
 }
 
+/// Sees the bytes of a tensor on their way.
+pub trait Witness: Send + 'static {
+    /// The next bytes, in order and without gaps.
+    fn see(&mut self, bytes: &[u8]);
+}
+
 /// A device that holds tensors.
 ///
 /// Both copies are *started* by the call and observed through the future: dropping the future does not stop
@@ -246,6 +252,21 @@ pub trait Device: Clone + Send + Sync + 'static {
         dest: Transfer,
         offset: u64,
     ) -> impl Future<Output = Outcome<(), DeviceError>> + Send + 'static;
+
+    /// Copies like [`Device::copy_out`], and shows the bytes to `witness` while they are in the processor's
+    /// cache, if it is the processor that moves them. Whoever needs to see them is spared to fetch them from
+    /// memory again. The witness comes back if it has seen all of them; where a card moves them, `None` does.
+    fn copy_out_seen<W: Witness>(
+        &self,
+        tensor: Self::Tensor,
+        ready: Self::Event,
+        dest: Transfer,
+        offset: u64,
+        _witness: W,
+    ) -> impl Future<Output = (Outcome<(), DeviceError>, Option<W>)> + Send + 'static {
+        let copy = self.copy_out(tensor, ready, dest, offset);
+        async move { (copy.await, None) }
+    }
 
     /// Copies the bytes of `source` from `offset` on into `tensor`, after `free` (the last reader of the
     /// tensor's memory). The view is kept until the copy is done.

@@ -24,7 +24,7 @@ use std::{future::Future, pin::Pin};
 pub use self::{
     clock::{Clock, Elapsed, Time},
     code::{ErrorCode, InFlight, Retry},
-    device::{DType, Device, DeviceError, MAX_RANK, Shape, ShapeError, TensorSpec},
+    device::{DType, Device, DeviceError, MAX_RANK, Shape, ShapeError, TensorSpec, Witness},
     network::{Listener, Network, Stream},
     store::{Fence, GetItem, Key, Outcome, PutItem, Store, StoreError, StoreLimits},
 };

@@ -1,8 +1,4 @@
 //! Tensors in host memory: what a CPU instance has, and the device of tests.
-//!
-//! Copies are made by the CPU, in slices between which other tasks run, so that one large item delays
-//! nothing else. They work on any [`HostMemory`]: a device whose tensors lie in memory of another kind, as
-//! those of a Python library, has only to say where its bytes are.
 
 use std::{
     future::Future,
@@ -12,19 +8,21 @@ use std::{
 
 use tokio::sync::watch;
 
+use super::copies::{copy_in, copy_out, copy_out_seen};
 use crate::{
-    env::{Device, DeviceError, Outcome, TensorSpec},
-    pool::{Lease, Transfer, View},
+    env::{Device, DeviceError, Outcome, TensorSpec, Witness},
+    pool::{Transfer, View},
 };
 
 /// Bytes copied between two points where other tasks may run.
-const SLICE: usize = 1 << 20;
+pub(super) const SLICE: usize = 1 << 20;
 
 /// A dense tensor in host memory. Clones share it.
 #[derive(Clone, Debug)]
 pub struct HostTensor {
     spec: TensorSpec,
-    bytes: Arc<Mutex<Vec<u8>>>,
+    /// Its bytes in slices, each with a lock of its own, so that several threads can fill one tensor.
+    slices: Arc<[Mutex<Box<[u8]>>]>,
 }
 
 impl HostTensor {
@@ -34,22 +32,35 @@ impl HostTensor {
     /// [`DeviceError::Length`] when they are not as many as `spec` says.
     pub fn new(spec: TensorSpec, bytes: Vec<u8>) -> Result<Self, DeviceError> {
         check_length(spec.bytes(), bytes.len() as u64)?;
-        Ok(Self { spec, bytes: Arc::new(Mutex::new(bytes)) })
+        let slices = bytes.chunks(SLICE).map(|slice| Mutex::new(slice.into())).collect();
+        Ok(Self { spec, slices })
     }
 
     /// A tensor of zeros.
     pub fn zeros(spec: TensorSpec) -> Self {
-        let bytes = vec![0; usize::try_from(spec.bytes()).unwrap_or(usize::MAX)];
-        Self { spec, bytes: Arc::new(Mutex::new(bytes)) }
+        let len = usize::try_from(spec.bytes()).unwrap_or(usize::MAX);
+        let zeros = |slice: Range<usize>| Mutex::new(vec![0; slice.len()].into_boxed_slice());
+        Self { spec, slices: slices(0..len, SLICE).map(zeros).collect() }
     }
 
     /// A copy of its bytes.
     pub fn to_vec(&self) -> Vec<u8> {
-        self.with(|bytes| bytes.clone())
+        let len = self.spec.bytes() as usize;
+        let mut all = Vec::with_capacity(len);
+        self.read(0..len, &mut |bytes| all.extend_from_slice(bytes));
+        all
     }
 
-    fn with<R>(&self, f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-        f(&mut self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Passes the parts of a range that lie in one slice each.
+    fn with(&self, range: Range<usize>, mut pass: impl FnMut(&mut [u8])) {
+        let mut at = range.start;
+        while at < range.end {
+            let (index, from) = (at / SLICE, at % SLICE);
+            let to = SLICE.min(from + range.end - at);
+            let mut slice = self.slices[index].lock().unwrap_or_else(PoisonError::into_inner);
+            pass(&mut slice[from..to]);
+            at += to - from;
+        }
     }
 }
 
@@ -58,10 +69,10 @@ pub trait HostMemory: Clone + Send + Sync + 'static {
     /// Type and shape.
     fn spec(&self) -> TensorSpec;
 
-    /// Passes the bytes of a range of the tensor to be read.
+    /// Passes the bytes of a range of the tensor to be read, in order, in one piece or several.
     fn read(&self, range: Range<usize>, read: &mut dyn FnMut(&[u8]));
 
-    /// Passes the bytes of a range of the tensor to be written.
+    /// Passes the bytes of a range of the tensor to be written, in order, in one piece or several.
     fn write(&self, range: Range<usize>, write: &mut dyn FnMut(&mut [u8]));
 }
 
@@ -71,11 +82,11 @@ impl HostMemory for HostTensor {
     }
 
     fn read(&self, range: Range<usize>, read: &mut dyn FnMut(&[u8])) {
-        self.with(|bytes| read(&bytes[range]));
+        self.with(range, |bytes| read(bytes));
     }
 
     fn write(&self, range: Range<usize>, write: &mut dyn FnMut(&mut [u8])) {
-        self.with(|bytes| write(&mut bytes[range]));
+        self.with(range, write);
     }
 }
 
@@ -99,7 +110,7 @@ impl HostEvent {
         (Self(Some(receiver)), HostSignal(sender))
     }
 
-    async fn wait(self) {
+    pub(super) async fn wait(self) {
         if let Some(mut receiver) = self.0 {
             // An error means that the signal was dropped.
             let _ = receiver.wait_for(|come| *come).await;
@@ -136,6 +147,17 @@ impl Device for HostDevice {
         copy_out(tensor, ready, dest, offset)
     }
 
+    fn copy_out_seen<W: Witness>(
+        &self,
+        tensor: HostTensor,
+        ready: HostEvent,
+        dest: Transfer,
+        offset: u64,
+        witness: W,
+    ) -> impl Future<Output = (Outcome<(), DeviceError>, Option<W>)> + Send + 'static {
+        copy_out_seen(tensor, ready, dest, offset, witness)
+    }
+
     fn copy_in(
         &self,
         source: View,
@@ -147,74 +169,13 @@ impl Device for HostDevice {
     }
 }
 
-/// [`Device::copy_out`] for a tensor in host memory.
-pub fn copy_out(
-    tensor: impl HostMemory,
-    ready: HostEvent,
-    dest: Transfer,
-    offset: u64,
-) -> impl Future<Output = Outcome<(), DeviceError>> + Send + 'static {
-    let mut dest = Idle(Some(dest));
-    async move {
-        ready.wait().await;
-        let room = dest.transfer().len().saturating_sub(offset);
-        if let Err(error) = check_length(tensor.spec().bytes(), room) {
-            return Outcome::Ended { buffer: dest.finish(), result: Err(error) };
-        }
-        let (mut at, len) = (0, tensor.spec().bytes() as usize);
-        while at < len {
-            let end = (at + SLICE).min(len);
-            tensor.read(at..end, &mut |bytes| {
-                dest.transfer().write_at(offset + at as u64, bytes);
-            });
-            at = end;
-            tokio::task::yield_now().await;
-        }
-        Outcome::Ended { buffer: dest.finish(), result: Ok(()) }
-    }
+/// The parts of a range, `step` bytes each; the last may be shorter.
+pub(super) fn slices(range: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(step).map(move |at| at..(at + step).min(end))
 }
 
-/// [`Device::copy_in`] for a tensor in host memory.
-pub async fn copy_in(
-    source: View,
-    offset: u64,
-    tensor: impl HostMemory,
-    free: HostEvent,
-) -> Result<(), DeviceError> {
-    free.wait().await;
-    let room = source.len().saturating_sub(offset);
-    check_length(tensor.spec().bytes(), room)?;
-    let (mut at, len) = (0, tensor.spec().bytes() as usize);
-    while at < len {
-        let end = (at + SLICE).min(len);
-        tensor.write(at..end, &mut |bytes| source.read_at(offset + at as u64, bytes));
-        at = end;
-        tokio::task::yield_now().await;
-    }
-    Ok(())
-}
-
-/// Memory that only the future's own polls touch: when the future is dropped, nothing runs any more.
-struct Idle(Option<Transfer>);
-
-impl Idle {
-    fn transfer(&mut self) -> &mut Transfer {
-        self.0.as_mut().expect("present until finish")
-    }
-
-    fn finish(mut self) -> Lease {
-        self.0.take().expect("present until finish").finish()
-    }
-}
-
-impl Drop for Idle {
-    fn drop(&mut self) {
-        if let Some(transfer) = self.0.take() {
-            drop(transfer.finish());
-        }
-    }
-}
-
-fn check_length(expected: u64, got: u64) -> Result<(), DeviceError> {
+/// Whether a copy has as many bytes on both sides.
+pub(super) fn check_length(expected: u64, got: u64) -> Result<(), DeviceError> {
     if expected == got { Ok(()) } else { Err(DeviceError::Length { expected, got }) }
 }

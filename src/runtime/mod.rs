@@ -4,17 +4,19 @@
 //! |---|---|
 //! | [`TokioClock`] | [`Clock`](crate::env::Clock) |
 //! | [`TokioNetwork`] | [`Network`](crate::env::Network) |
-//! | [`HostDevice`] | [`Device`] for tensors in host memory; [`copy_out`] and [`copy_in`] for others there |
+//! | [`HostDevice`] | [`Device`] for tensors in host memory; [`copy_out`], [`copy_out_seen`], [`copy_in`] for others |
 //! | [`Runtime`] | [`Env`] over these and a store |
 
 mod clock;
+mod copies;
 pub mod cuda;
 mod host;
 mod network;
 
 pub use self::{
     clock::TokioClock,
-    host::{HostDevice, HostEvent, HostMemory, HostSignal, HostTensor, copy_in, copy_out},
+    copies::{copy_in, copy_out, copy_out_seen},
+    host::{HostDevice, HostEvent, HostMemory, HostSignal, HostTensor},
     network::{TokioListener, TokioNetwork},
 };
 use crate::env::{Device, Env, Store, Task};

@@ -11,8 +11,8 @@ use super::{
     calls::{self, NoAnswer, bounded},
     config::Config,
     memory::{CloseReport, Memory, StartError},
-    object::{self, HEADER_BYTES},
-    payload,
+    object::{self, HEADER_BYTES, Header},
+    payload::Proving,
     residents::Residents,
     saves::{DropReason, SaveCounters, SaveReport, SaveTimes, Saves, Ticket, UploadId, WaitId},
 };
@@ -116,14 +116,16 @@ impl<E: Env> Uploader<E> {
         };
         let device = self.env.device();
         let dest = lease.into_transfer();
-        let copy = calls::start(|| device.copy_out(tensor, ready, dest, HEADER_BYTES));
+        let proving = self.proving(&key, spec);
+        let copy =
+            calls::start(|| device.copy_out_seen(tensor, ready, dest, HEADER_BYTES, proving));
         let uploader = Arc::clone(self);
         self.env.spawn(Box::pin(async move {
             let started = uploader.env.clock().now();
             let limit = started + uploader.config.io_timeout;
             let copied = match calls::finish(&uploader.env, limit, copy).await {
-                Ok(Outcome::Ended { buffer, result: Ok(()) }) => Some(buffer),
-                Ok(Outcome::Uncertain { buffer, .. }) => {
+                Ok((Outcome::Ended { buffer, result: Ok(()) }, proved)) => Some((buffer, proved)),
+                Ok((Outcome::Uncertain { buffer, .. }, _)) => {
                     buffer.quarantine(QuarantineCause::Uncertain);
                     uploader.device_unsure();
                     None
@@ -133,7 +135,7 @@ impl<E: Env> Uploader<E> {
                     None
                 }
                 // Late: the device owns the memory until the copy is over.
-                Ok(Outcome::Ended { .. }) | Err(NoAnswer::Late) => None,
+                Ok((Outcome::Ended { .. }, _)) | Err(NoAnswer::Late) => None,
             };
             let took = uploader.env.clock().now() - started;
             uploader.lock().times.copy.record(took);
@@ -257,14 +259,29 @@ impl<E: Env> Uploader<E> {
         Some(ticket)
     }
 
-    async fn copied(&self, upload: UploadId, key: Key, spec: TensorSpec, lease: Option<Lease>) {
-        let Some(mut lease) = lease else {
+    /// What proves an object of this worker.
+    fn proving(&self, key: &Key, spec: TensorSpec) -> Proving {
+        let Config { namespace, payload_checksum, .. } = &self.config;
+        Proving::begin(key, spec, namespace.secret.as_ref(), *payload_checksum)
+    }
+
+    /// The copy has ended; with it the proof of what was copied, if the device could make it.
+    async fn copied(
+        &self,
+        upload: UploadId,
+        key: Key,
+        spec: TensorSpec,
+        copied: Option<(Lease, Option<Proving>)>,
+    ) {
+        let Some((mut lease, proved)) = copied else {
             self.lock().saves.copied(upload, false);
             return self.notify();
         };
-        let Config { namespace, payload_checksum, .. } = &self.config;
-        let secret = namespace.secret.as_ref();
-        let header = payload::header(&key, spec, &lease, secret, *payload_checksum).await;
+        let proved = match proved {
+            Some(proved) => proved,
+            None => self.proving(&key, spec).over(&lease).await,
+        };
+        let header = Header::new(&key, spec, proved.finish());
         lease.write_at(0, &header.encode());
         let now = self.env.clock().now();
         let mut state = self.lock();
