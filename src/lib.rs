@@ -97,6 +97,7 @@ pub mod config;
 pub mod connector;
 #[forbid(unsafe_code)]
 pub mod durations;
+#[forbid(unsafe_code)]
 pub mod env;
 #[forbid(unsafe_code)]
 pub mod log;

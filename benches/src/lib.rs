@@ -15,6 +15,8 @@
 //! | [`report`] | rows, goals, the table and the file |
 //! | [`suites`] | what is compared |
 
+#![forbid(unsafe_code)]
+
 pub mod measure;
 pub mod models;
 pub mod pair;

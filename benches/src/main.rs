@@ -1,5 +1,7 @@
 //! Runs the suites, prints the report and writes it to `target/bench`.
 
+#![forbid(unsafe_code)]
+
 use std::{fs, path::PathBuf, process::ExitCode};
 
 use clap::Parser;

@@ -16,6 +16,8 @@
 //! | [`shrink`], [`saved`] | shortening what differs, and keeping it |
 //! | [`timeline`] | real time and its stand-in |
 
+#![forbid(unsafe_code)]
+
 pub mod arm;
 pub mod campaign;
 pub mod compare;

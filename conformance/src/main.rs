@@ -3,6 +3,8 @@
 //! Exit codes: 0 no difference and every state covered, 1 a difference or a state that was never covered,
 //! 2 usage, or a comparison that could not be made.
 
+#![forbid(unsafe_code)]
+
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;

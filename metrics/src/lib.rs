@@ -21,6 +21,8 @@
 //! assert!(text(&snapshot, &[]).contains("springtide_saves_total{outcome=\"stored\",reason=\"none\"} 2\n"));
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod catalogue;
 pub mod endpoint;
 pub mod exposition;
