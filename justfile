@@ -75,6 +75,14 @@ springtide *ARGS:
 bench-store *ARGS:
     ci/bench-store "$@"
 
+# Check what only hardware can show, each check if its hardware is here (--require cuda,rdma, --master, --help)
+hw *ARGS:
+    cargo run --quiet --release --package springtide-cli --bin springtide -- hw "$@"
+
+# Make one archive for a machine with hardware, without Rust and network (--wheel, --out FILE)
+hw-bundle *ARGS:
+    ci/hw-bundle "$@"
+
 # Compare the fake store with the real one in 20 000 operations over all states (--operations, --seed, --json, --only NAME)
 conformance *ARGS:
     ci/conformance --operations 20000 --slow "$@"

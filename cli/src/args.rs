@@ -25,6 +25,8 @@ pub enum Command {
     Config(ConfigCommand),
     /// Look whether this machine has what an instance needs
     Doctor(DoctorArgs),
+    /// Check what only hardware can show: a GPU, an RDMA card, a real store
+    Hw(HwArgs),
     /// Compute how large a pool has to be
     Plan(PlanArgs),
 }
@@ -103,6 +105,94 @@ pub struct DoctorArgs {
     /// Print one JSON object instead of lines
     #[arg(long)]
     pub json: bool,
+}
+
+/// What a check on hardware may need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Need {
+    /// NVIDIA's driver and a GPU
+    Cuda,
+    /// An RDMA card with a link that is up
+    Rdma,
+    /// A Mooncake Store: --master was given
+    Store,
+}
+
+impl Need {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cuda => "cuda",
+            Self::Rdma => "rdma",
+            Self::Store => "store",
+        }
+    }
+}
+
+/// How a Mooncake Store is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HwStore {
+    /// Through its C library
+    Mooncake,
+    /// Through the class of its Python wheel; only in `python -m springtide`
+    Python,
+}
+
+/// Which hardware, and how much of it.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Each check runs if what it needs is here, and is listed as not run otherwise. What moves through a store is compared
+byte by byte. Some process must lend the store memory: with --segment both instances of this one do.
+
+Examples:
+  springtide hw                                   what this machine has, without a store
+  springtide hw --require cuda,rdma --master 10.0.0.1:50051 --library /opt/mooncake/libmooncake_store.so
+  springtide hw --master 127.0.0.1:50051 --segment 512MiB --json > hw.json
+  python -m springtide hw --store python --master 10.0.0.1:50051 --device mlx5_0 --gpu 1
+
+Exit codes: 0 what could be run holds, 1 a check failed or something required is not here, 2 usage.")]
+pub struct HwArgs {
+    /// What must be here: its absence is an error
+    #[arg(long, value_enum, value_name = "WHAT,..", value_delimiter = ',')]
+    pub require: Vec<Need>,
+    /// The GPU, by the driver's number
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
+    pub gpu: i32,
+    /// How the store is reached
+    #[arg(long, value_enum, default_value = "mooncake")]
+    pub store: HwStore,
+    /// Its master; without one nothing moves through a store
+    #[arg(long, value_name = "HOST:PORT")]
+    pub master: Option<String>,
+    /// The library with the C ABI [default: MOONCAKE_STORE_LIBRARY, or the loader's path]
+    #[arg(long, value_name = "FILE")]
+    pub library: Option<PathBuf>,
+    /// The RDMA card, such as mlx5_0 [default: all]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    pub device: String,
+    /// This host's name, as the others reach it
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
+    pub hostname: String,
+    /// Memory that each instance lends to the store
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::parse)]
+    pub segment: u64,
+    /// How often each copy and each item size is measured
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub rounds: u16,
+    /// Bytes of the traffic that is compared
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = some_bytes)]
+    pub bytes: u64,
+    /// Print one JSON object instead of lines and a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn some_bytes(text: &str) -> Result<u64, String> {
+    match size::parse(text) {
+        Ok(0) => Err("0, expected at least a byte".into()),
+        Ok(bytes) => Ok(bytes),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// What the pool is for.

@@ -3,15 +3,19 @@
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use springtide::runtime::TokioClock;
-use tokio::runtime::{Builder, Handle};
+use springtide::{
+    backend::{MooncakeConfig, Protocol},
+    runtime::TokioClock,
+};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{
-    args::{BenchArgs, Cli, Command, DoctorArgs, StoreKind},
+    args::{BenchArgs, Cli, Command, DoctorArgs, HwArgs, HwStore, StoreKind},
     bench::{self, Plan, Report},
     config,
     doctor::{self, Machine},
     failure::Failure,
+    hw::{self, Stores},
     plan,
     stores::{Disk, Fake, Interpreter, Mooncake, Python, Target},
 };
@@ -22,6 +26,7 @@ pub(crate) fn execute<I: Interpreter>(cli: Cli, interpreter: &I) -> u8 {
         Command::Bench(arguments) => measure(&arguments, interpreter),
         Command::Config(command) => config::execute(&command).and_then(|text| print(&text)),
         Command::Doctor(arguments) => examine(&arguments),
+        Command::Hw(arguments) => climb(&arguments, interpreter),
         Command::Plan(arguments) => plan::execute(&arguments).and_then(|text| print(&text)),
     };
     match done {
@@ -48,8 +53,7 @@ fn examine(arguments: &DoctorArgs) -> Result<(), Failure> {
 
 fn measure<I: Interpreter>(arguments: &BenchArgs, interpreter: &I) -> Result<(), Failure> {
     let plan = Plan::new(arguments)?;
-    let cannot = |error| Failure::failed(format!("cannot start a runtime: {error}"));
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(cannot)?;
+    let runtime = started()?;
     let handle = runtime.handle();
     let report = runtime.block_on(async {
         match arguments.store {
@@ -71,6 +75,46 @@ fn measure<I: Interpreter>(arguments: &BenchArgs, interpreter: &I) -> Result<(),
     runtime.shutdown_background();
     let report = report?;
     print(&if arguments.json { report.to_json() } else { report.table() })
+}
+
+fn started() -> Result<Runtime, Failure> {
+    let cannot = |error| Failure::failed(format!("cannot start a runtime: {error}"));
+    Builder::new_multi_thread().enable_all().build().map_err(cannot)
+}
+
+fn climb<I: Interpreter>(arguments: &HwArgs, interpreter: &I) -> Result<(), Failure> {
+    let runtime = started()?;
+    let config = |protocol| {
+        let master = arguments.master.as_deref()?;
+        Some(MooncakeConfig {
+            protocol,
+            device: arguments.device.clone(),
+            segment_bytes: arguments.segment,
+            library: arguments.library.clone(),
+            ..MooncakeConfig::new(master, &arguments.hostname)
+        })
+    };
+    let (tcp, rdma) = (config(Protocol::Tcp), config(Protocol::Rdma));
+    let (machine, handle, clock) = (Machine::this(), runtime.handle(), TokioClock::new());
+    let report = runtime.block_on(async {
+        match arguments.store {
+            HwStore::Mooncake => {
+                let stores =
+                    Stores { tcp: tcp.map(Mooncake::with), rdma: rdma.map(Mooncake::with) };
+                hw::climb(arguments, &machine, &stores, handle, clock).await
+            }
+            HwStore::Python => {
+                let with = |config| Python::with(config, interpreter);
+                let stores = Stores { tcp: tcp.map(with), rdma: rdma.map(with) };
+                hw::climb(arguments, &machine, &stores, handle, clock).await
+            }
+        }
+    });
+    // What a store has started may never end.
+    runtime.shutdown_background();
+    let json = || serde_json::to_string_pretty(&report).map_err(Failure::failed);
+    print(&if arguments.json { json()? } else { report.lines() })?;
+    hw::verdict(&report, &arguments.require)
 }
 
 async fn measured<T: Target>(target: &T, plan: &Plan, handle: &Handle) -> Result<Report, Failure> {

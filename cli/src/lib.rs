@@ -9,6 +9,7 @@
 //! | [`stores`] | the stores that can be chosen, and how each is joined | the back ends, the fake store |
 //! | [`bench`](mod@bench) | what the connector costs on top of a store | the connector |
 //! | [`doctor`] | what a machine has and lacks for an instance | the settings, files of the kernel |
+//! | [`hw`] | what only hardware can show | the connector, the CUDA device |
 //! | [`plan`] | how large a pool has to be | the pool |
 //! | `config` | checking and describing settings | the settings |
 //! | `commands` | what each command does | all of the above |
@@ -21,6 +22,7 @@ mod commands;
 mod config;
 pub mod doctor;
 mod failure;
+pub mod hw;
 pub mod plan;
 pub mod stores;
 

@@ -5,6 +5,7 @@
 //! | [`TokioClock`] | [`Clock`](crate::env::Clock) |
 //! | [`TokioNetwork`] | [`Network`](crate::env::Network) |
 //! | [`HostDevice`] | [`Device`] for tensors in host memory; [`copy_out`], [`copy_out_seen`], [`copy_in`] for others |
+//! | [`cuda::CudaDevice`] | [`Device`] for tensors in the memory of NVIDIA cards |
 //! | [`Runtime`] | [`Env`] over these and a store |
 
 mod clock;

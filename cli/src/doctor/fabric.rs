@@ -21,7 +21,7 @@ struct Port {
 }
 
 impl Card {
-    fn is_up(&self) -> bool {
+    pub(super) fn is_up(&self) -> bool {
         self.ports.iter().any(|port| port.state == "ACTIVE")
     }
 

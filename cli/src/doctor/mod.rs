@@ -73,6 +73,11 @@ impl Needs<'_> {
     }
 }
 
+/// Whether there is an RDMA card with a link that is up.
+pub(crate) fn has_card_with_link(machine: &Machine) -> bool {
+    fabric::cards(machine).iter().any(fabric::Card::is_up)
+}
+
 /// Looks at everything.
 pub fn examine(machine: &Machine, settings: &Settings, role: RoleArg) -> Report {
     let needs = Needs { settings, role };

@@ -44,7 +44,12 @@ pub struct Mooncake {
 impl Mooncake {
     /// The store that the arguments name.
     pub fn new(arguments: &BenchArgs) -> Self {
-        Self { config: config(arguments) }
+        Self::with(config(arguments))
+    }
+
+    /// The store of these settings.
+    pub fn with(config: MooncakeConfig) -> Self {
+        Self { config }
     }
 }
 
@@ -79,7 +84,12 @@ pub struct Python<'a, I> {
 impl<'a, I: Interpreter> Python<'a, I> {
     /// The store that the arguments name.
     pub fn new(arguments: &BenchArgs, interpreter: &'a I) -> Self {
-        Self { config: config(arguments), interpreter }
+        Self::with(config(arguments), interpreter)
+    }
+
+    /// The store of these settings.
+    pub fn with(config: MooncakeConfig, interpreter: &'a I) -> Self {
+        Self { config, interpreter }
     }
 }
 
