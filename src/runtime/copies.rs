@@ -242,7 +242,7 @@ mod tests {
     fn shares_are_whole_and_worth_a_thread() {
         const MIB: usize = 1 << 20;
         let ends = |len, threads| shares(len, threads).map(|share| share.end).collect::<Vec<_>>();
-        assert_eq!(ends(0, 2), []);
+        assert_eq!(ends(0, 2), [0_usize; 0]);
         assert_eq!(ends(5, 2), [5]);
         assert_eq!(ends(4 * MIB - 1, 2), [4 * MIB - 1]);
         assert_eq!(ends(4 * MIB, 2), [2 * MIB, 4 * MIB]);
