@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use memmap2::MmapMut;
 use springtide::pool::{Allocation, Region};
 
 /// Locks a mutex whose data is valid after any panic.
@@ -15,13 +16,16 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The memory of one segment.
+/// The memory of one segment: a mapping of its own, so that only what is written takes memory and time.
 #[derive(Debug)]
-pub(crate) struct SegmentMemory(Mutex<Vec<u8>>);
+pub(crate) struct SegmentMemory(Mutex<MmapMut>);
 
 impl SegmentMemory {
+    /// # Panics
+    /// When the system has no room for it.
     pub(crate) fn new(bytes: u64) -> Self {
-        Self(Mutex::new(vec![0; bytes as usize]))
+        let map = MmapMut::map_anon(bytes as usize);
+        Self(Mutex::new(map.unwrap_or_else(|error| panic!("mapping {bytes} bytes: {error}"))))
     }
 
     pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> io::Result<()> {

@@ -56,16 +56,16 @@ impl Contents {
 /// SplitMix64 from a hash of the name: every item differs from every other from its first words on.
 fn make(model: u32, identifier: &str, bytes: u64) -> Arc<[u8]> {
     let mut state = xxh3_64_with_seed(identifier.as_bytes(), u64::from(model));
-    let mut content: Arc<[u8]> = std::iter::repeat_n(0, bytes as usize).collect();
-    let place = Arc::get_mut(&mut content).expect("nobody else has it yet");
-    for place in place.chunks_mut(8) {
+    let mut content = Vec::with_capacity(bytes as usize + 8);
+    while content.len() < bytes as usize {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = state;
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        place.copy_from_slice(&(word ^ (word >> 31)).to_le_bytes()[..place.len()]);
+        content.extend_from_slice(&(word ^ (word >> 31)).to_le_bytes());
     }
-    content
+    content.truncate(bytes as usize);
+    content.into()
 }
 
 #[cfg(test)]

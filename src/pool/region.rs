@@ -31,7 +31,7 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 
 use super::{
     generation,
@@ -242,6 +242,12 @@ impl Region {
         let mut byte = [0];
         self.dma_read(offset, &mut byte);
         byte[0]
+    }
+
+    /// Maps what nobody has touched yet, all at once: a look at every byte would fault page by page.
+    pub(super) fn touch(&self) {
+        // A system that cannot leaves it to the looks.
+        let _ = self.map.advise(Advice::PopulateRead);
     }
 
     /// The first of `len` bytes that differs from `byte`, as its offset in the region.

@@ -81,6 +81,9 @@ pub(super) fn verify(core: &Core) -> Result<(), Corruption> {
 /// Looks at every byte of free memory. See `Pool::scrub`.
 pub(super) fn scrub(core: &Core) -> Result<(), Corruption> {
     let mut locked = core.lock();
+    if poison::ENABLED {
+        core.region.touch();
+    }
     let mut at = 0;
     let mut violation = None;
     let Locked { buddy, poison, .. } = &*locked;

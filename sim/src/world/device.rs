@@ -114,7 +114,7 @@ impl SimDevice {
 
 /// That many bytes, all the same.
 fn filled(byte: u8, bytes: u64) -> Arc<[u8]> {
-    std::iter::repeat_n(byte, bytes as usize).collect()
+    vec![byte; bytes as usize].into()
 }
 
 fn lengths(expected: u64, room: u64) -> Result<(), DeviceError> {

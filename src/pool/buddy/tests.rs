@@ -110,11 +110,21 @@ fn exact_blocks_are_taken_only_where_all_of_them_is_free() {
 
 #[test]
 fn verification_notices_every_single_wrong_byte_bit_and_count() {
-    let mut buddy = Buddy::new(6);
-    buddy.allocate(1).unwrap();
-    buddy.allocate(0).unwrap();
+    let mut small = Buddy::new(6);
+    small.allocate(1).unwrap();
+    small.allocate(0).unwrap();
+    // Large enough for levels that are compared by words.
+    let mut large = Buddy::new(1000);
+    for order in [0, 7, 3, 6, 0, 8] {
+        large.allocate(order).unwrap();
+    }
+    every_single_wrong_thing_is_noticed(&small, 16);
+    every_single_wrong_thing_is_noticed(&large, 2048);
+}
+
+fn every_single_wrong_thing_is_noticed(buddy: &Buddy, nodes: usize) {
     buddy.verify().unwrap();
-    for node in 1..16 {
+    for node in 1..nodes {
         let mut broken = buddy.clone();
         broken.largest[node] ^= 1;
         broken.verify().unwrap_err();
