@@ -3,6 +3,7 @@
 //! Which thread runs which plan does not matter: a run depends on its plan alone, and verdicts come back in
 //! the order of the jobs.
 
+pub mod file;
 pub mod state;
 
 use std::{

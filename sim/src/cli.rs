@@ -48,6 +48,36 @@ pub struct Cli {
     pub command: Option<Command>,
 }
 
+/// Random plans that one command runs at most: they are all drawn before the first one runs.
+const PLANS_MAX: u64 = 20_000;
+
+/// What moves the world.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct On {
+    /// What moves the world: turmoil, or fast, whose time jumps from event to event
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t, hide_possible_values = true)]
+    pub engine: EngineKind,
+}
+
+/// How many runs at a time.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Side {
+    /// Runs side by side [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub jobs: Option<u64>,
+}
+
+/// Random plans beside all scenarios, `PLANS` of them unless another number is asked for.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Drawn<const PLANS: u64> {
+    /// Number of random plans beside the scenarios
+    #[arg(long, value_name = "N", default_value_t = PLANS, value_parser = plans)]
+    pub plans: u64,
+    /// The first seed
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub seed: u64,
+}
+
 /// What to run and how to report it.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunArgs {
@@ -55,7 +85,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
     /// Number of random plans [default: 100 beside all scenarios, 1 with --seed]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = plans)]
     pub plans: Option<u64>,
     /// Run the scenarios whose names begin so; may be repeated
     #[arg(long, value_name = "NAME")]
@@ -69,9 +99,9 @@ pub struct RunArgs {
     /// Draw no faults of this kind; may be repeated
     #[arg(long, value_name = "KIND", value_parser = kind)]
     pub no_fault: Vec<FaultKind>,
-    /// What moves the world: turmoil, or fast, whose time jumps from event to event
-    #[arg(long, value_name = "ENGINE", value_enum, default_value_t, hide_possible_values = true)]
-    pub engine: EngineKind,
+    /// What moves the world
+    #[command(flatten)]
+    pub on: On,
     /// Start no more runs after the first violation
     #[arg(long)]
     pub fail_fast: bool,
@@ -87,9 +117,9 @@ pub struct RunArgs {
     /// List the scenarios and what they show, with --json as an array
     #[arg(long, conflicts_with_all = ["seed", "plans", "scenario", "plan", "trace", "fail_fast", "jobs", "html"])]
     pub list: bool,
-    /// Runs side by side [default: the number of cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
-    pub jobs: Option<u64>,
+    /// How many at a time
+    #[command(flatten)]
+    pub side: Side,
 }
 
 /// Something else than a run.
@@ -97,42 +127,30 @@ pub struct RunArgs {
 pub enum Command {
     /// Run plans twice and compare their traces
     Meta {
-        /// Number of random plans beside the scenarios
-        #[arg(long, value_name = "N", default_value_t = 50)]
-        plans: u64,
-        /// The first seed
-        #[arg(long, value_name = "SEED", default_value_t = 0)]
-        seed: u64,
+        /// Random plans beside the scenarios
+        #[command(flatten)]
+        drawn: Drawn<50>,
         /// Leave the scenarios out
         #[arg(long)]
         random_only: bool,
-        /// What moves the world: turmoil, or fast, whose time jumps from event to event
-        #[arg(
-            long,
-            value_name = "ENGINE",
-            value_enum,
-            default_value_t,
-            hide_possible_values = true
-        )]
-        engine: EngineKind,
-        /// Comparisons side by side [default: the number of cores]
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
-        jobs: Option<u64>,
+        /// What moves the world
+        #[command(flatten)]
+        on: On,
+        /// How many at a time
+        #[command(flatten)]
+        side: Side,
     },
     /// Run plans on both engines and compare the verdicts
     Engines {
-        /// Number of random plans beside the scenarios
-        #[arg(long, value_name = "N", default_value_t = 200)]
-        plans: u64,
-        /// The first seed
-        #[arg(long, value_name = "SEED", default_value_t = 0)]
-        seed: u64,
+        /// Random plans beside the scenarios
+        #[command(flatten)]
+        drawn: Drawn<200>,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
-        /// Runs side by side [default: the number of cores]
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
-        jobs: Option<u64>,
+        /// How many at a time
+        #[command(flatten)]
+        side: Side,
     },
     /// Run seeds for some minutes on all cores, from where the last campaign stopped
     Campaign(#[command(flatten)] CampaignArgs),
@@ -144,27 +162,18 @@ pub enum Command {
     },
     /// Print which kinds of fault met which states of a connector, in all scenarios and random plans
     Coverage {
-        /// Number of random plans beside the scenarios
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        plans: u64,
-        /// The first seed
-        #[arg(long, value_name = "SEED", default_value_t = 0)]
-        seed: u64,
-        /// What moves the world: turmoil, or fast, whose time jumps from event to event
-        #[arg(
-            long,
-            value_name = "ENGINE",
-            value_enum,
-            default_value_t,
-            hide_possible_values = true
-        )]
-        engine: EngineKind,
+        /// Random plans beside the scenarios
+        #[command(flatten)]
+        drawn: Drawn<100>,
+        /// What moves the world
+        #[command(flatten)]
+        on: On,
         /// Write what was reached to this file, as what every campaign has to reach
         #[arg(long, value_name = "FILE")]
         write: Option<PathBuf>,
-        /// Runs side by side [default: the number of cores]
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
-        jobs: Option<u64>,
+        /// How many at a time
+        #[command(flatten)]
+        side: Side,
     },
     /// Explore small worlds: every order of calls, answers, failures and deadlines
     Explore {
@@ -191,6 +200,9 @@ pub enum Command {
         /// Where the smallest plan goes [default: beside the plan]
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
+        /// What moves the world
+        #[command(flatten)]
+        on: On,
     },
     /// Print the plan that a seed draws, or that of a scenario
     #[command(group = clap::ArgGroup::new("source").required(true))]
@@ -204,15 +216,9 @@ pub enum Command {
         /// Where the plan comes from instead
         #[command(flatten)]
         source: Source,
-        /// What moves the world: turmoil, or fast, whose time jumps from event to event
-        #[arg(
-            long,
-            value_name = "ENGINE",
-            value_enum,
-            default_value_t,
-            hide_possible_values = true
-        )]
-        engine: EngineKind,
+        /// What moves the world
+        #[command(flatten)]
+        on: On,
         /// Write a page to this file instead of text to the output
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
@@ -235,7 +241,7 @@ pub struct Source {
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
     /// Number of random plans [default: 20 beside all scenarios, 0 with --scenario]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = plans)]
     pub plans: Option<u64>,
     /// The first seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
@@ -246,9 +252,17 @@ pub struct CompareArgs {
     /// Print one JSON object instead of the tables
     #[arg(long)]
     pub json: bool,
-    /// Runs side by side [default: the number of cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
-    pub jobs: Option<u64>,
+    /// How many at a time
+    #[command(flatten)]
+    pub side: Side,
+}
+
+/// A number of random plans.
+fn plans(number: &str) -> Result<u64, String> {
+    let plans = number.parse().ok().filter(|plans| *plans <= PLANS_MAX);
+    plans.ok_or_else(|| {
+        format!("expected 0 to {PLANS_MAX} (`sim campaign` runs as many as there is time for)")
+    })
 }
 
 /// A kind of fault by its name.

@@ -28,8 +28,8 @@ use self::{
     timeline::{page_of_first, timeline},
 };
 use crate::{
-    campaign::{Job, Verdict, aborted, campaign, run_on, state::StateError},
-    cli::{Cli, Command, RunArgs, Source},
+    campaign::{Job, Verdict, aborted, campaign, file::StateError, run_on},
+    cli::{Cli, Command, Drawn, On, RunArgs, Side, Source},
     generate::{generate, generate_with},
     plan::{FaultKind, Plan, PlanError},
     recorder::Keep,
@@ -85,6 +85,9 @@ pub enum UsageError {
     /// The plan file cannot be run.
     #[error("--plan: {0}")]
     Plan(#[from] PlanError),
+    /// The plan file that a command was given cannot be run.
+    #[error("PLAN: {0}")]
+    File(PlanError),
     /// Runs would not be deterministic.
     #[error(
         "expected a build with `--cfg tokio_unstable` (.cargo/config.toml sets it), got one without"
@@ -98,7 +101,7 @@ pub enum UsageError {
     State(#[from] StateError),
     /// A file could not be written.
     #[error("{path}: {source}")]
-    File {
+    Write {
         /// The file.
         path: String,
         /// Why.
@@ -116,36 +119,35 @@ pub fn execute(cli: Cli) -> ExitCode {
         _ if cfg!(not(tokio_unstable)) => Err(UsageError::Build),
         None if cli.run.list => list(cli.run.json, out),
         None => run(&cli.run, out),
-        Some(Command::Meta { plans: 0, random_only: true, .. }) => Err(UsageError::Nothing),
-        Some(Command::Meta { plans, seed, random_only, engine, jobs }) => {
+        Some(Command::Meta { drawn: Drawn { plans: 0, .. }, random_only: true, .. }) => {
+            Err(UsageError::Nothing)
+        }
+        Some(Command::Meta { drawn, random_only, on, side }) => {
             let scenarios = scenario::all().filter(|_| !random_only).map(job);
             // An expectation is of no interest here.
             let scenarios = scenarios.map(|job| Job { expect: None, ..job });
-            let compared = scenarios.chain(random(seed, plans));
-            let compared = compared.map(|job| Job { engine, ..job }).collect();
-            meta(compared, threads(jobs), out)
+            let compared = scenarios.chain(random(drawn.seed, drawn.plans));
+            meta(compared.map(|job| on.of(job)).collect(), side.threads(), out)
         }
-        Some(Command::Engines { plans, seed, json, jobs }) => {
-            let compared = scenario::all().map(job).chain(random(seed, plans)).collect();
-            compare_engines(compared, threads(jobs), json, out)
+        Some(Command::Engines { drawn, json, side }) => {
+            compare_engines(with_scenarios(drawn), side.threads(), json, out)
         }
         Some(Command::Campaign(args)) => run_campaign(&args, out),
         Some(Command::Faults { json }) => faults(json, out),
-        Some(Command::Coverage { plans, seed, engine, write, jobs }) => {
-            let jobs_all = scenario::all().map(job).chain(random(seed, plans));
-            let jobs_all = jobs_all.map(|job| Job { engine, ..job }).collect();
-            coverage(jobs_all, threads(jobs), write, out)
+        Some(Command::Coverage { drawn, on, write, side }) => {
+            let jobs = with_scenarios(drawn).into_iter().map(|job| on.of(job)).collect();
+            coverage(jobs, side.threads(), write, out)
         }
         Some(Command::Explore { world, executions, json }) => {
             explore_worlds(&world, executions, json, out)
         }
         Some(Command::Compare(args)) => compare::compare(&args, out),
-        Some(Command::Minimize { plan, tries, out: file }) => {
-            minimize_plan(&plan, tries, file, out)
+        Some(Command::Minimize { plan, tries, out: file, on }) => {
+            minimize_plan(&plan, tries, file, on.engine, out)
         }
         Some(Command::Plan(source)) => print_plan(&source, out),
-        Some(Command::Timeline { plan, source, engine, html }) => {
-            timeline(plan.as_deref(), &source, engine, html.as_deref(), out)
+        Some(Command::Timeline { plan, source, on, html }) => {
+            timeline(plan.as_deref(), &source, on.engine, html.as_deref(), out)
         }
     };
     ExitCode::from(code.unwrap_or_else(|error| {
@@ -175,9 +177,19 @@ fn unless_closed<T>(written: io::Result<T>, instead: T) -> io::Result<T> {
     }
 }
 
-fn threads(jobs: Option<u64>) -> usize {
-    let cores = || thread::available_parallelism().map_or(1, |cores| cores.get());
-    jobs.map_or_else(cores, |jobs| jobs as usize)
+impl On {
+    /// The job on this engine.
+    fn of(self, job: Job) -> Job {
+        Job { engine: self.engine, ..job }
+    }
+}
+
+impl Side {
+    /// Threads to run on.
+    fn threads(self) -> usize {
+        let cores = || thread::available_parallelism().map_or(1, |cores| cores.get());
+        self.jobs.map_or_else(cores, |jobs| jobs as usize)
+    }
 }
 
 /// Where plans of failures go.
@@ -204,7 +216,7 @@ fn run(args: &RunArgs, out: &mut impl Write) -> Result<u8, UsageError> {
         progress.inc(1);
         if args.fail_fast && all > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let verdicts = campaign(&jobs, threads(args.jobs), &directory(), &done);
+    let verdicts = campaign(&jobs, args.side.threads(), &directory(), &done);
     progress.finish_and_clear();
     if let Some(html) = &args.html {
         page_of_first(&jobs, &verdicts, html)?;
@@ -248,7 +260,7 @@ fn jobs(args: &RunArgs) -> Result<Vec<Job>, UsageError> {
         jobs.extend(scenario::all().map(job));
         jobs.extend(drawn(0, args.plans.unwrap_or(PLANS), args));
     }
-    jobs.iter_mut().for_each(|job| job.engine = args.engine);
+    jobs.iter_mut().for_each(|job| job.engine = args.on.engine);
     Ok(jobs)
 }
 
@@ -302,6 +314,11 @@ fn drawn(first: u64, plans: u64, args: &RunArgs) -> impl Iterator<Item = Job> {
 
 fn job(scenario: &Scenario) -> Job {
     Job { plan: scenario.plan(), expect: Some(scenario.expect), engine: EngineKind::default() }
+}
+
+/// All scenarios, and random plans beside them.
+fn with_scenarios<const PLANS: u64>(drawn: Drawn<PLANS>) -> Vec<Job> {
+    scenario::all().map(job).chain(random(drawn.seed, drawn.plans)).collect()
 }
 
 fn random(first: u64, plans: u64) -> impl Iterator<Item = Job> {

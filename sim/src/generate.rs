@@ -59,6 +59,8 @@ pub fn generate_with(seed: u64, allowed: &dyn Fn(FaultKind) -> bool) -> Plan {
     connector(&mut stream("connector"), &mut plan);
     store(&mut stream("store"), &mut plan);
     engine(&mut stream("engine"), &mut plan);
+    plan.connector.link = stream("link").chance(1, 2);
+    plan.engine.schedules_ahead = stream("ahead").chance(1, 3);
     traffic(&mut stream("traffic"), workload, &mut plan);
     faults(&mut stream("faults"), workload, allowed, &mut plan);
     plan

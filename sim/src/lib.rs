@@ -18,7 +18,7 @@
 //! | [`timeline`] | what lasted how long, and the page that shows it |
 //! | [`reach`], [`coverage`], [`stats`] | what a run has seen |
 //! | [`explore`](mod@explore) | small worlds, every order of what can happen in them |
-//! | [`compare`](mod@compare) | two subjects on the same plans |
+//! | [`compare`](mod@compare), [`engines`] | two subjects, and both engines, on the same plans |
 //! | [`minimize`](mod@minimize) | from a failing plan to the smallest that still fails |
 //! | [`campaign`](mod@campaign), [`report`], [`cli`], [`commands`] | many runs and how they are shown |
 
@@ -30,6 +30,7 @@ pub mod commands;
 pub mod compare;
 pub mod contents;
 pub mod coverage;
+pub mod engines;
 pub mod event;
 pub mod explore;
 pub mod generate;

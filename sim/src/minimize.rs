@@ -10,10 +10,11 @@ use std::{fmt, ops::Range};
 use serde_json::Value;
 
 use crate::{
-    campaign::run_fresh,
+    campaign::run_on,
     oracle::OracleId,
     plan::{Plan, Request, Workload},
     recorder::Keep,
+    world::engine::EngineKind,
 };
 
 /// Sections of a plan whose fields are settings.
@@ -83,23 +84,23 @@ pub struct Minimal {
 
 impl Minimal {
     /// A test that fails for as long as the plan does, to be pasted.
-    pub fn test(&self) -> String {
+    pub fn test(&self, engine: EngineKind) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let name: String = self.plan.name.chars().map(plain).collect();
         let json = self.plan.to_json();
         format!(
             "#[test]\nfn {name}_keeps_{promise}() {{\n    let plan = Plan::from_json(\n        \
-             r#\"{json}\"#,\n    );\n    let outcome = run_fresh(&plan.expect(\"a plan\"), \
-             Keep::Everything);\n    assert_eq!(outcome.violation, None, \"{{}}\", \
+             r#\"{json}\"#,\n    );\n    let outcome = run_on(EngineKind::{engine:?}, \
+             &plan.expect(\"a plan\"), Keep::Everything);\n    assert_eq!(outcome.violation, None, \"{{}}\", \
              outcome.trace.lines().join(\"\\n\"));\n}}\n",
             promise = self.oracle.name(),
         )
     }
 }
 
-/// The promise that a run of `plan` breaks, if any.
-pub fn broken(plan: &Plan) -> Option<OracleId> {
-    run_fresh(plan, Keep::Nothing).violation.map(|violation| violation.oracle)
+/// The promise that a run of `plan` on `engine` breaks, if any.
+pub fn broken(plan: &Plan, engine: EngineKind) -> Option<OracleId> {
+    run_on(engine, plan, Keep::Nothing).violation.map(|violation| violation.oracle)
 }
 
 /// Minimizes a plan that `broken` says breaks a promise, with at most `tries` runs; `None` if it breaks none.
@@ -391,9 +392,10 @@ mod tests {
     #[test]
     fn the_test_to_be_pasted_has_the_plan() {
         let minimal = minimize(&failing(), 10, &planted).unwrap();
-        let test = minimal.test();
+        let test = minimal.test(EngineKind::Fast);
         let json = test.split("r#\"").nth(1).and_then(|rest| rest.split("\"#").next()).unwrap();
         assert_eq!(Plan::from_json(json).unwrap(), minimal.plan);
         assert!(test.contains("_keeps_conservation()"), "{test}");
+        assert!(test.contains("run_on(EngineKind::Fast, "), "{test}");
     }
 }

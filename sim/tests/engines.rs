@@ -1,9 +1,10 @@
-//! The fast engine: the same verdicts as turmoil, and the same run every time.
+//! Both engines: every scenario as it is expected, and the same verdicts; the fast one: the same run every time.
 
 use std::{ops::ControlFlow, path::Path, thread};
 
 use springtide_sim::{
-    campaign::{Job, campaign, run_on},
+    campaign::{Job, Verdict, campaign, run_on},
+    engines::on_both,
     generate::generate,
     plan::Plan,
     recorder::Keep,
@@ -15,15 +16,20 @@ fn run(plan: &Plan) -> Outcome {
     run_on(EngineKind::Fast, plan, Keep::Everything)
 }
 
-#[test]
-fn every_scenario_is_as_expected() {
-    let engine = EngineKind::Fast;
+fn go_on(_: &Verdict) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn threads() -> usize {
+    thread::available_parallelism().map_or(1, |cores| cores.get())
+}
+
+fn every_scenario_is_as_expected_on(engine: EngineKind) {
     let jobs: Vec<Job> = scenario::all()
         .map(|scenario| Job { plan: scenario.plan(), expect: Some(scenario.expect), engine })
         .collect();
-    let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let verdicts = campaign(&jobs, threads, directory, &|_| ControlFlow::Continue(()));
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sim-{}", engine.name()));
+    let verdicts = campaign(&jobs, threads(), &directory, &go_on);
     assert_eq!(verdicts.len(), jobs.len());
     let failures: Vec<String> = verdicts
         .iter()
@@ -35,19 +41,28 @@ fn every_scenario_is_as_expected() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
+#[test]
+fn every_scenario_is_as_expected_on_turmoil() {
+    every_scenario_is_as_expected_on(EngineKind::Turmoil);
+}
+
+#[test]
+fn every_scenario_is_as_expected_on_the_fast_engine() {
+    every_scenario_is_as_expected_on(EngineKind::Fast);
+}
+
 /// `sim engines` does this for all scenarios and 200 plans.
 #[test]
 fn random_plans_have_the_verdicts_of_the_other_engine() {
-    for seed in 0..6 {
-        let plan = generate(seed);
-        let [turmoil, fast] = [EngineKind::Turmoil, EngineKind::Fast].map(|engine| {
-            let outcome = run_on(engine, &plan, Keep::Nothing);
-            assert!(outcome.trace.events() > 100, "seed {seed} did something");
-            (outcome.violation.map(|violation| violation.oracle), outcome.simulated)
-        });
-        assert_eq!(turmoil.0, fast.0, "seed {seed}");
-        let end = plan.phases.end_at();
-        assert_eq!(fast.1.as_millis(), u128::from(end), "it ends at its end, not at the next tick");
+    let job = |seed| Job { plan: generate(seed), expect: None, engine: EngineKind::default() };
+    let jobs: Vec<Job> = (0..6).map(job).collect();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sim-both");
+    let all = on_both(&jobs, threads(), &directory, &go_on);
+    for (job, both) in jobs.iter().zip(&all) {
+        let (seed, end) = (job.plan.seed, job.plan.phases.end_at());
+        assert!(both.turmoil.events > 100 && both.fast.events > 100, "seed {seed} did something");
+        assert!(both.agree(), "seed {seed}: {both:?}");
+        assert_eq!(both.fast.simulated_ms, end, "it ends at its end, not at the next tick");
     }
 }
 

@@ -48,6 +48,7 @@ impl Plan {
                 payload_checksum: true,
                 prefill_saves: false,
                 secret: false,
+                link: false,
             },
             store: Store {
                 segment_bytes: 16 * MIB,
@@ -73,6 +74,7 @@ impl Plan {
                 encoder_timeout_ms: 2_500,
                 prefill_timeout_ms: 2_500,
                 attempts_max: 3,
+                schedules_ahead: false,
             },
             phases: Phases {
                 warm_up_ms: 500,

@@ -119,6 +119,10 @@ pub struct Connector {
     /// Whether the instances share a secret and seal their items with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
+    /// Whether a link stands between each part of an instance and its store, as in the plug-in: it connects in
+    /// the background, and refuses calls while the store is down.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub link: bool,
 }
 
 /// Configuration of the fake store.
@@ -173,6 +177,9 @@ pub struct Engine {
     pub prefill_timeout_ms: u64,
     /// How often the client tries each of the two.
     pub attempts_max: u32,
+    /// Whether a step is scheduled before the workers' answer to the one before it has come.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub schedules_ahead: bool,
 }
 
 /// Lengths of the phases of a run, in order.

@@ -1,14 +1,9 @@
-//! What a long campaign knows when it stops, kept in a file so that the next one goes on from there.
+//! What a long campaign knows when it stops, so that the next one goes on from there.
 //!
 //! Seeds run in order, and the state is always that of a beginning of them: every seed below `next_seed` is
-//! counted once, none above it at all. The file is replaced as a whole, so that a process that dies while it
-//! writes leaves the one before.
+//! counted once, none above it at all.
 
-use std::{
-    fs::{self, File},
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +12,6 @@ use crate::{oracle::OracleId, world::engine::EngineKind};
 
 /// The format of the file.
 pub const STATE_VERSION: u32 = 1;
-/// The file's name in the campaign's directory.
-const NAME: &str = "state.json";
 /// Different failures that are kept apart; those beyond are counted together.
 const FAILURES_MAX: usize = 1_000;
 
@@ -66,47 +59,6 @@ pub struct Found {
     pub plan_file: Option<PathBuf>,
 }
 
-/// A state file that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum StateError {
-    /// The directory or a file in it cannot be read or written.
-    #[error("{path}: {source}")]
-    Io {
-        /// The file.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// Not what a campaign writes.
-    #[error(
-        "{path}: expected the state of a campaign, got a file that is none ({source}); move it \
-         away to begin again at the first seed"
-    )]
-    Corrupt {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
-    /// Another version's.
-    #[error(
-        "{path}: field `version`: expected {STATE_VERSION}, got {got}; move it away to begin again \
-         at the first seed"
-    )]
-    Version {
-        /// The file.
-        path: String,
-        /// What it says.
-        got: String,
-    },
-    /// Another process works on the same campaign.
-    #[error("{path}: another campaign is using this directory; --dir names another")]
-    Busy {
-        /// The directory.
-        path: String,
-    },
-}
-
 impl State {
     /// The state before the first seed.
     pub fn new(next_seed: u64) -> Self {
@@ -123,52 +75,13 @@ impl State {
         }
     }
 
-    /// The state that was saved in `directory`, if one was.
-    ///
-    /// # Errors
-    /// [`StateError`] when there is one that cannot be used.
-    pub fn load(directory: &Path) -> Result<Option<Self>, StateError> {
-        let file = directory.join(NAME);
-        let path = file.display().to_string();
-        let text = match fs::read_to_string(&file) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(StateError::Io { path, source }),
-        };
-        let corrupt = |source| StateError::Corrupt { path: path.clone(), source };
-        // The version first: another version's fields would be reported as unknown.
-        let value: serde_json::Value = serde_json::from_str(&text).map_err(corrupt)?;
-        match value.get("version") {
-            Some(version) if *version != STATE_VERSION => {
-                Err(StateError::Version { path, got: version.to_string() })
-            }
-            _ => serde_json::from_value(value).map(Some).map_err(corrupt),
-        }
-    }
-
-    /// Replaces what is saved in `directory`.
-    ///
-    /// # Errors
-    /// [`StateError::Io`]; what was saved before is still there then.
-    pub fn save(&self, directory: &Path) -> Result<(), StateError> {
-        let file = directory.join(NAME);
-        let new = directory.join(format!("{NAME}.new"));
-        let text = serde_json::to_string_pretty(self).expect("a state is plain data");
-        let written = || {
-            let mut to = File::create(&new)?;
-            to.write_all(text.as_bytes())?;
-            to.sync_all()?;
-            fs::rename(&new, &file)
-        };
-        written().map_err(|source| StateError::Io { path: file.display().to_string(), source })
-    }
-
     /// Counts the verdict on the plan of the next seed. Of plans that fail alike only the first one's file stays.
     pub fn take(&mut self, verdict: &Verdict) {
         self.next_seed = verdict.seed.wrapping_add(1);
-        self.plans += 1;
-        self.events += verdict.events;
-        self.simulated_ms += verdict.simulated_ms;
+        // What the file said may be anything.
+        self.plans = self.plans.saturating_add(1);
+        self.events = self.events.saturating_add(verdict.events);
+        self.simulated_ms = self.simulated_ms.saturating_add(verdict.simulated_ms);
         let Some(failure) = &verdict.failure else { return };
         let is_new = self.found(verdict.seed, verdict.engine, failure);
         if let (false, Some(file)) = (is_new, &failure.plan_file) {
@@ -192,11 +105,11 @@ impl State {
             .iter_mut()
             .find(|found| found.oracle == violation.oracle && found.signature == signature);
         if let Some(found) = known {
-            found.count += 1;
+            found.count = found.count.saturating_add(1);
             return false;
         }
         if self.failures.len() >= FAILURES_MAX {
-            self.failures_beyond += 1;
+            self.failures_beyond = self.failures_beyond.saturating_add(1);
             return false;
         }
         self.failures.push(Found {
@@ -213,23 +126,8 @@ impl State {
 
     /// Plans that failed.
     pub fn failed(&self) -> u64 {
-        self.failures.iter().map(|found| found.count).sum::<u64>() + self.failures_beyond
-    }
-}
-
-/// Makes a directory this process's own for as long as the file is open.
-///
-/// # Errors
-/// [`StateError::Busy`] when it is another one's.
-pub fn claim(directory: &Path) -> Result<File, StateError> {
-    let path = || directory.display().to_string();
-    let io = |source| StateError::Io { path: path(), source };
-    fs::create_dir_all(directory).map_err(io)?;
-    let lock = File::create(directory.join("lock")).map_err(io)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(fs::TryLockError::WouldBlock) => Err(StateError::Busy { path: path() }),
-        Err(fs::TryLockError::Error(source)) => Err(io(source)),
+        let counts = self.failures.iter().map(|found| found.count);
+        counts.fold(self.failures_beyond, u64::saturating_add)
     }
 }
 
@@ -247,11 +145,18 @@ fn signature(message: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::{coverage::Coverage, reach::Reach, recorder::Violation, stats::Stats};
+    use crate::{
+        campaign::file::testing::directory, coverage::Coverage, reach::Reach, recorder::Violation,
+        stats::Stats,
+    };
 
-    fn failure(oracle: OracleId, message: &str, plan_file: Option<PathBuf>) -> Failure {
+    pub(in crate::campaign) fn failure(
+        oracle: OracleId,
+        message: &str,
+        plan_file: Option<PathBuf>,
+    ) -> Failure {
         let violation = Violation {
             oracle,
             event: 1,
@@ -264,7 +169,7 @@ mod tests {
         Failure { violation, history: Vec::new(), plan_file }
     }
 
-    fn verdict(seed: u64, failure: Option<Failure>) -> Verdict {
+    pub(in crate::campaign) fn verdict(seed: u64, failure: Option<Failure>) -> Verdict {
         Verdict {
             group: "random w1".into(),
             seed,
@@ -278,12 +183,6 @@ mod tests {
             coverage: Coverage::default(),
             hash: 0,
         }
-    }
-
-    fn directory(name: &str) -> PathBuf {
-        let directory = std::env::temp_dir().join(format!("sim-{name}-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        directory
     }
 
     #[test]
@@ -326,32 +225,5 @@ mod tests {
         }
         assert_eq!((state.failures.len(), state.failures_beyond), (FAILURES_MAX, 3));
         assert_eq!(state.failed(), FAILURES_MAX as u64 + 3);
-    }
-
-    #[test]
-    fn what_was_saved_is_loaded() {
-        let directory = directory("state-saved");
-        assert_eq!(State::load(&directory).unwrap(), None);
-        let mut state = State::new(5);
-        state.take(&verdict(5, Some(failure(OracleId::I1, "lost", None))));
-        state.save(&directory).unwrap();
-        assert_eq!(State::load(&directory).unwrap(), Some(state.clone()));
-        // A write that was cut short leaves a file beside it, and what was saved.
-        fs::write(directory.join("state.json.new"), "{").unwrap();
-        assert_eq!(State::load(&directory).unwrap(), Some(state.clone()));
-        state.take(&verdict(6, None));
-        state.save(&directory).unwrap();
-        assert_eq!(State::load(&directory).unwrap(), Some(state));
-        fs::remove_dir_all(directory).unwrap();
-    }
-
-    #[test]
-    fn one_campaign_has_a_directory() {
-        let directory = directory("state-claimed");
-        let first = claim(&directory).unwrap();
-        assert!(matches!(claim(&directory), Err(StateError::Busy { .. })));
-        drop(first);
-        claim(&directory).unwrap();
-        fs::remove_dir_all(directory).unwrap();
     }
 }

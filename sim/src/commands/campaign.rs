@@ -17,12 +17,10 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use signal_hook::{consts::SIGINT, flag};
 
-use super::{UsageError, directory, threads};
+use super::{UsageError, directory};
 use crate::{
-    campaign::{
-        Job, aborted, campaign,
-        state::{State, claim},
-    },
+    campaign::{Job, aborted, campaign, file::claim, state::State},
+    cli::Side,
     generate::generate,
     oracle::OracleId,
     plan::Plan,
@@ -43,9 +41,9 @@ pub struct CampaignArgs {
     /// Minutes that it lasts; may be a fraction
     #[arg(long, value_name = "M", value_parser = minutes)]
     pub minutes: f64,
-    /// Runs side by side [default: the number of cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
-    pub jobs: Option<u64>,
+    /// How many at a time
+    #[command(flatten)]
+    pub side: Side,
     /// What moves the world: the fast engine, whose time jumps from event to event, or turmoil
     #[arg(long, value_name = "ENGINE", value_enum, default_value_t = EngineKind::Fast)]
     pub engine: EngineKind,
@@ -112,7 +110,7 @@ impl Session {
         args: &CampaignArgs,
         interrupted: &AtomicBool,
     ) -> Result<Self, UsageError> {
-        let threads = threads(args.jobs);
+        let threads = args.side.threads();
         let started = std::time::Instant::now();
         let length = Duration::from_secs_f64(args.minutes * 60.0);
         let before = state.clone();
@@ -132,7 +130,7 @@ impl Session {
             });
             // Plans start in order and end all, so those that ran are the first of the jobs.
             verdicts.iter().for_each(|verdict| state.take(verdict));
-            state.wall_ms = before.wall_ms + started.elapsed().as_millis() as u64;
+            state.wall_ms = before.wall_ms.saturating_add(started.elapsed().as_millis() as u64);
             state.save(place)?;
         }
         progress.finish_and_clear();

@@ -2,7 +2,7 @@
 
 use std::{io::Write, ops::ControlFlow};
 
-use super::{UsageError, directory, job, progress, random, scenarios, threads};
+use super::{UsageError, directory, job, progress, random, scenarios};
 use crate::{
     campaign::{Job, Verdict, campaign},
     cli::CompareArgs,
@@ -25,7 +25,7 @@ pub(super) fn compare(args: &CompareArgs, out: &mut impl Write) -> Result<u8, Us
     };
     let [ours, theirs] = Subject::ALL.map(|subject| {
         let jobs: Vec<Job> = jobs.iter().map(|job| with_subject(job, subject)).collect();
-        campaign(&jobs, threads(args.jobs), &directory().join(subject.name()), &done)
+        campaign(&jobs, args.side.threads(), &directory().join(subject.name()), &done)
     });
     progress.finish_and_clear();
     let comparison = Comparison::new(&ours, &theirs);

@@ -1,9 +1,4 @@
-//! Runs plans on both engines and compares the verdicts.
-//!
-//! The two move messages at other instants (one at ticks, the other when their latency is over), so their traces
-//! differ by less than a tick here and there, and whatever hangs on such a difference, too: which of two saves was
-//! first, whether a request came before its item. What must not differ is the judgement: the promise that is
-//! broken, if one is, and whether a scenario's expectation is met.
+//! Runs plans on both engines and tells where they disagree.
 
 use std::{io::Write, ops::ControlFlow};
 
@@ -11,10 +6,9 @@ use serde_json::{Value, json};
 
 use super::{UsageError, directory, progress};
 use crate::{
-    campaign::{Job, Verdict, campaign},
-    oracle::OracleId,
+    campaign::{Job, Verdict},
+    engines::{Both, broken, on_both},
     report,
-    world::engine::EngineKind,
 };
 
 /// Runs every job on both engines; the exit code tells whether any verdict differs.
@@ -29,30 +23,23 @@ pub(super) fn compare_engines(
         progress.inc(1);
         ControlFlow::Continue(())
     };
-    let [turmoil, fast] = [EngineKind::Turmoil, EngineKind::Fast].map(|engine| {
-        let jobs: Vec<Job> = jobs.iter().map(|job| Job { engine, ..job.clone() }).collect();
-        campaign(&jobs, threads, &directory(), &done)
-    });
+    let all = on_both(&jobs, threads, &directory(), &done);
     progress.finish_and_clear();
-    let pairs: Vec<_> = turmoil.iter().zip(&fast).collect();
-    let different: Vec<_> =
-        pairs.iter().filter(|(one, other)| broken(one) != broken(other)).collect();
-    let violations = turmoil.iter().filter(|verdict| verdict.failure.is_some()).count();
+    let different: Vec<&Both> = all.iter().filter(|both| !both.agree()).collect();
+    let violations = all.iter().filter(|both| both.turmoil.failure.is_some()).count();
     if as_json {
-        let entry = |(one, other): &(&Verdict, &Verdict)| json!({ "plan": one.label(), "turmoil": broken(one), "fast": broken(other) });
+        let entry = |Both { turmoil, fast }: &Both| json!({ "plan": turmoil.label(), "turmoil": broken(turmoil), "fast": broken(fast) });
         let different: Value = different.iter().copied().map(entry).collect();
         let report = json!({
             "plans": jobs.len(), "violations": violations, "different": different,
         });
         writeln!(out, "{report:#}")?;
     } else {
-        for (one, other) in &different {
-            for verdict in [one, other] {
-                let word = broken(verdict).map_or("ok".to_owned(), |oracle| oracle.to_string());
-                writeln!(out, "{}: {} on {}", verdict.label(), word, verdict.engine.name())?;
-                if let Some(failure) = &verdict.failure {
-                    write!(out, "{}", report::failure(verdict, failure))?;
-                }
+        for verdict in different.iter().flat_map(|both| [&both.turmoil, &both.fast]) {
+            let word = broken(verdict).map_or("ok".to_owned(), |oracle| oracle.to_string());
+            writeln!(out, "{}: {} on {}", verdict.label(), word, verdict.engine.name())?;
+            if let Some(failure) = &verdict.failure {
+                write!(out, "{}", report::failure(verdict, failure))?;
             }
         }
         writeln!(
@@ -64,9 +51,4 @@ pub(super) fn compare_engines(
         )?;
     }
     Ok(u8::from(!different.is_empty()))
-}
-
-/// The promise that a run broke: what the engines are compared by.
-fn broken(verdict: &Verdict) -> Option<OracleId> {
-    verdict.failure.as_ref().map(|failure| failure.violation.oracle)
 }

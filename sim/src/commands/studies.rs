@@ -15,6 +15,7 @@ use crate::{
     minimize::{Size, broken, minimize},
     plan::Plan,
     report,
+    world::engine::EngineKind,
 };
 
 /// Exit code for a campaign that missed what one has reached before.
@@ -100,10 +101,11 @@ pub(super) fn minimize_plan(
     path: &Path,
     tries: u64,
     file: Option<PathBuf>,
+    engine: EngineKind,
     out: &mut impl Write,
 ) -> Result<u8, UsageError> {
-    let plan = Plan::read(path)?;
-    let Some(minimal) = minimize(&plan, tries, &broken) else {
+    let plan = Plan::read(path).map_err(UsageError::File)?;
+    let Some(minimal) = minimize(&plan, tries, &|plan| broken(plan, engine)) else {
         return Err(UsageError::NoFailure(path.display().to_string()));
     };
     let file = file.unwrap_or_else(|| path.with_extension("minimal.json"));
@@ -114,8 +116,12 @@ pub(super) fn minimize_plan(
     if !minimal.is_minimal {
         writeln!(out, "  the tries were used up: --tries N allows more")?;
     }
-    writeln!(out, "  replay: sim --trace --plan {}\n", file.display())?;
-    write!(out, "{}", minimal.test())?;
+    let on = match engine {
+        EngineKind::Turmoil => "",
+        EngineKind::Fast => "--engine fast ",
+    };
+    writeln!(out, "  replay: sim {on}--trace --plan {}\n", file.display())?;
+    write!(out, "{}", minimal.test(engine))?;
     Ok(0)
 }
 

@@ -22,7 +22,7 @@ pub(super) fn timeline(
     out: &mut impl Write,
 ) -> Result<u8, UsageError> {
     let job = match plan {
-        Some(path) => replay(Plan::read(path)?),
+        Some(path) => replay(Plan::read(path).map_err(UsageError::File)?),
         None => one(source)?,
     };
     let job = Job { engine, ..job };
@@ -71,5 +71,5 @@ fn write_page(job: &Job, verdict: &Verdict, again: &str, html: &Path) -> Result<
     let replay = format!("./ci/just sim {engine}--trace {again}");
     let timeline = Timeline::new(&job.plan, &outcome, violation, &replay);
     std::fs::write(html, page::html(&timeline))
-        .map_err(|source| UsageError::File { path: html.display().to_string(), source })
+        .map_err(|source| UsageError::Write { path: html.display().to_string(), source })
 }

@@ -1,8 +1,8 @@
 //! The engine model of an encoder instance.
 //!
-//! A step takes a batch of requests, launches an encode for every item that the engine's own cache lacks,
-//! hands every item to the connector as vLLM's model runner does (fresh ones, and those in the cache again:
-//! the republish path), waits for the saves and answers. The engine's own thread runs ahead of its device:
+//! A step takes a batch of requests, offers the connector again what it names of the engine's own cache, launches
+//! an encode for every item that the cache lacks and hands it to the connector, as vLLM's model runner does,
+//! waits for the saves and answers. The engine's own thread runs ahead of its device:
 //! saves are ordered behind their kernels by events alone.
 
 use std::time::Duration;
@@ -15,6 +15,7 @@ use springtide::{
 use super::{
     cache::EncoderCache,
     instance::Instance,
+    ranks,
     server::{Arrival, Queue, accept},
 };
 use crate::{
@@ -35,6 +36,17 @@ pub async fn run(host: Host) {
     let engine =
         Encoder { cache: EncoderCache::new(items_max), busy_until: Time::ZERO, instance, host };
     engine.run(queue).await;
+}
+
+/// What a scheduling pass decided.
+#[derive(Default)]
+struct Pass {
+    /// To be encoded.
+    fresh: Vec<Item>,
+    /// In the engine's own cache already.
+    held: Vec<String>,
+    /// Who uses them until the end of the step.
+    requests: Vec<String>,
 }
 
 struct Encoder {
@@ -58,17 +70,11 @@ impl Encoder {
     async fn step(&mut self, batch: Vec<Arrival>) {
         let (gone, batch): (Vec<_>, Vec<_>) = batch.into_iter().partition(Arrival::is_aborted);
         drop(gone);
+        let mut pass = Pass::default();
         for arrival in &batch {
-            self.schedule(arrival).await;
-            // An item that several requests of the step have in common is saved for each.
-            for item in &arrival.job.items {
-                self.encode_and_save(item, &arrival.job.name());
-            }
-            self.cache.release(&arrival.job.name());
+            self.schedule(arrival, &mut pass).await;
         }
-        self.instance.scheduler_call(|scheduler| {
-            scheduler.build_step(&self.cache.take_freed());
-        });
+        self.execute(pass);
         let plan = &self.host.world.plan.engine;
         self.host.clock.sleep(Duration::from_millis(plan.step_ms)).await;
         self.instance.wait_for_save(Duration::from_millis(plan.wait_ms)).await;
@@ -79,35 +85,55 @@ impl Encoder {
     }
 
     /// The scheduler's side of a producer: everything is available, nothing is promised.
-    async fn schedule(&self, arrival: &Arrival) {
+    async fn schedule(&mut self, arrival: &Arrival, pass: &mut Pass) {
         let name = arrival.job.name();
         let items: Vec<ItemRequest> = item_requests(&arrival.job.items);
         let availability = self.instance.ensure_available(&name, &items).await;
-        let promised = self.instance.scheduler_call(|scheduler| {
-            let promised = items.iter().any(|item| scheduler.has_item(&item.identifier));
-            items.iter().for_each(|item| scheduler.allocated(&name, &item.identifier));
-            promised
-        });
+        let promised =
+            self.instance.scheduler_call(|s| items.iter().any(|item| s.has_item(&item.identifier)));
         if availability == Some(Availability::Wait) || promised == Some(true) {
             let reason = format!("a producer was promised items of {name}, or made to wait");
             self.host.record(Event::EngineDied { reason });
         }
+        for item in &arrival.job.items {
+            let is_held = self.cache.holds(&item.id);
+            if !is_held && !self.cache.has_room(1) {
+                // More items in one step than the cache holds: it is split.
+                self.execute(std::mem::take(pass));
+                self.cache.preempt(&name);
+            }
+            self.cache.allocate(&item.id, &name);
+            if is_held {
+                pass.held.push(item.id.clone());
+            } else {
+                self.instance.scheduler_call(|s| s.allocated(&name, &item.id));
+                pass.fresh.push(item.clone());
+            }
+        }
+        pass.requests.push(name);
     }
 
-    /// Encodes an item unless the cache has it, and hands it to every rank's worker.
-    fn encode_and_save(&mut self, item: &Item, request: &str) {
-        if !self.cache.holds(&item.id) && !self.cache.has_room(1) {
-            // More items in one step than the cache holds: as if the step had been split.
-            self.cache.preempt(request);
-        }
-        self.cache.allocate(&item.id, request);
-        let tensor = match self.cache.tensor(&item.id, 0) {
-            Some(tensor) => tensor.clone(),
-            None => self.encode(item),
+    /// The worker's side: what the connector names again is saved once more, what is fresh is encoded and saved.
+    fn execute(&mut self, pass: Pass) {
+        let freed = self.cache.take_freed();
+        let step = self.instance.scheduler_call(|scheduler| scheduler.build_step(&freed));
+        let worker = self.instance.workers().first();
+        let again = match (worker, step) {
+            (Some(worker), Some(step)) => ranks::save_again(worker, &step, pass.held),
+            _ => Vec::new(),
         };
-        let ready = SimEvent(tensor.written_at());
-        self.instance.save(&item.id, &tensor, ready);
-        self.cache.fill(&item.id, 0, tensor);
+        for item in again {
+            self.instance.save_again(&self.cache, &item);
+        }
+        for item in &pass.fresh {
+            let tensor = self.encode(item);
+            let ready = SimEvent(tensor.written_at());
+            self.instance.save(&item.id, &tensor, ready);
+            self.cache.fill(&item.id, 0, tensor);
+        }
+        for request in &pass.requests {
+            self.cache.release(request);
+        }
     }
 
     /// Launches the kernels for an item behind those that the device already has.

@@ -15,6 +15,7 @@ use std::{
 };
 
 use springtide::{
+    backend::{Link, LinkState},
     connector::{
         Availability, CloseReport, Config, ItemRequest, LoadConfig, LoadCounters, Role, SaveConfig,
         SaveCounters, StartError,
@@ -24,7 +25,7 @@ use springtide::{
 };
 use tokio::sync::Notify;
 
-use super::store;
+use super::{cache::EncoderCache, store::StoreClient};
 use crate::{
     event::Event,
     plan::Eviction,
@@ -34,6 +35,7 @@ use crate::{
         device::{SimDevice, SimEvent, SimTensor},
         host::{Host, SimEnv},
         store::Tally,
+        way::Way,
     },
 };
 
@@ -46,6 +48,8 @@ pub struct Registered {
     pub workers: Vec<WorkerSide>,
     /// What was asked of the store: by the scheduler, and by each worker.
     pub tallies: Vec<Arc<Tally>>,
+    /// The links to the store, if there are any: the scheduler's, then the workers'.
+    pub links: Vec<Link<StoreClient>>,
     /// Tickets opened, as the engine counted them.
     pub tickets: Arc<std::sync::atomic::AtomicU64>,
     /// Tells the engine to end.
@@ -63,6 +67,27 @@ impl Registered {
         let worker = self.workers.first().and_then(WorkerSide::pool);
         let named = |name| move |pool: &Pool| (name, pool.clone());
         scheduler.map(named("scheduler")).into_iter().chain(worker.map(named("worker"))).collect()
+    }
+
+    /// Whether what the links say of the store can be: it comes up before it goes down, and is up or not.
+    ///
+    /// # Errors
+    /// The numbers that contradict each other, in words.
+    pub fn check_links(&self) -> Result<(), String> {
+        for link in &self.links {
+            // A link that is closed was one or the other.
+            let (counters, state) = (link.counters(), link.state());
+            let up = counters.came_up.checked_sub(counters.went_down);
+            let agrees = match state {
+                LinkState::Up => up == Some(1),
+                LinkState::Absent | LinkState::Down => up == Some(0),
+                LinkState::Closed => up.is_some_and(|up| up <= 1),
+            };
+            if !agrees {
+                return Err(format!("a link that is {} has {counters:?}", state.name()));
+            }
+        }
+        Ok(())
     }
 
     /// Counters of rank 0 and of the scheduler.
@@ -125,6 +150,7 @@ impl Instance {
             scheduler: None,
             workers: Vec::new(),
             tallies: Vec::new(),
+            links: Vec::new(),
             tickets: Arc::default(),
             closing: Closing::default(),
             shutdown: Closing::default(),
@@ -186,6 +212,13 @@ impl Instance {
             let key = self.host.world.short(self.host.world.key(self.model, item).as_str());
             self.keys.insert(ticket.clone(), key.clone());
             self.host.record(Event::SaveOpened { key, ticket });
+        }
+    }
+
+    /// Hands an item that the connector named once more to the workers, if the engine's own cache holds it.
+    pub fn save_again(&mut self, cache: &EncoderCache, item: &str) {
+        if let Some(tensor) = cache.tensor(item, 0) {
+            self.save(item, tensor, SimEvent(tensor.written_at()));
         }
     }
 
@@ -257,7 +290,9 @@ async fn connect(
     registered: &mut Registered,
 ) -> Result<(), StartError> {
     let mut start = |part, rank| {
-        let env = SimEnv::new(host.clone(), store::client(host, part));
+        let way = Way::open(host, part);
+        registered.links.extend(way.link().cloned());
+        let env = SimEnv::new(host.clone(), way);
         registered.tallies.push(Arc::clone(env.store().tally()));
         Start { host: host.clone(), env, config: config(host, role, model, rank) }
     };

@@ -41,6 +41,7 @@ pub async fn run(host: Host) {
         cache: EncoderCache::new(items_max),
         waiting: Vec::new(),
         running: Vec::new(),
+        unheard: Vec::new(),
         instance,
         host,
     };
@@ -53,6 +54,8 @@ struct Prefill {
     cache: EncoderCache,
     waiting: Vec<Active>,
     running: Vec<Active>,
+    /// What ranks have acknowledged and the scheduler has not heard yet.
+    unheard: Vec<(u32, Vec<OrderId>)>,
 }
 
 /// A request in the engine.
@@ -88,6 +91,7 @@ impl Prefill {
     async fn run(mut self, queue: Queue) {
         loop {
             if self.waiting.is_empty() && self.running.is_empty() {
+                self.hear();
                 if !self.instance.more(queue.arrived()).await {
                     break;
                 }
@@ -97,6 +101,7 @@ impl Prefill {
             self.waiting.extend(queue.take(usize::MAX).into_iter().map(Active::new));
             self.step().await;
         }
+        self.hear();
         // The end of an engine is the end of its requests.
         for active in self.waiting.iter().chain(&self.running) {
             self.instance.scheduler_call(|scheduler| scheduler.request_finished(&active.name));
@@ -118,6 +123,7 @@ impl Prefill {
         self.schedule_waiting(&mut pass).await;
         let freed = self.cache.take_freed();
         let step = self.instance.scheduler_call(|scheduler| scheduler.build_step(&freed));
+        self.hear();
         // A step without tokens calls no worker; what it would have carried is sent again.
         if pass.requests > 0 {
             self.execute(&pass, step).await;
@@ -240,13 +246,18 @@ impl Prefill {
 
     /// The workers' part of a step: loads on every rank, each acknowledged as it ends, and local encodes.
     async fn execute(&mut self, pass: &Pass, step: Option<Step>) {
+        let mut again = Vec::new();
         if let Some(step) = step {
             let mut loads = ranks::load(&self.host, self.instance.workers(), &step);
-            while let Some(loaded) = loads.recv().await {
+            while let Some(mut loaded) = loads.recv().await {
+                again.append(&mut loaded.save_again);
                 // The end of a request may come while the step that copies for it is under way.
                 self.drop_aborted();
                 self.take(pass, loaded);
             }
+        }
+        for item in again {
+            self.instance.save_again(&self.cache, &item);
         }
         self.keep_promises(pass);
         self.encode(pass).await;
@@ -255,7 +266,7 @@ impl Prefill {
     /// Takes what a rank has loaded, and acknowledges it to the scheduler.
     fn take(&mut self, pass: &Pass, loaded: Loaded) {
         let rank = loaded.rank;
-        let mut delivered: Vec<OrderId> = Vec::new();
+        let mut delivered: Vec<OrderId> = loaded.done;
         for Delivered { identifier, result } in loaded.items {
             let key = self.host.world.key(self.instance.model, &identifier);
             let key = self.host.world.short(key.as_str());
@@ -271,7 +282,17 @@ impl Prefill {
                 }
             }
         }
-        self.instance.scheduler_call(|scheduler| scheduler.acknowledge(rank, &delivered));
+        self.unheard.push((rank, delivered));
+        if !self.host.world.plan.engine.schedules_ahead {
+            self.hear();
+        }
+    }
+
+    /// The scheduler hears what the ranks have acknowledged.
+    fn hear(&mut self) {
+        for (rank, delivered) in std::mem::take(&mut self.unheard) {
+            self.instance.scheduler_call(|scheduler| scheduler.acknowledge(rank, &delivered));
+        }
     }
 
     /// Compares a delivered tensor with what its producer made. What is delivered again has no request that

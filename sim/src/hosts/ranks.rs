@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use springtide::{
-    connector::{LoadOrder, LoadTarget, StepPlan, Worker},
+    connector::{LoadOrder, LoadTarget, OrderId, StepPlan, StepWork, Worker},
     env::{Clock, Task},
 };
 use tokio::sync::mpsc;
@@ -26,6 +26,10 @@ pub struct Loaded {
     pub rank: u32,
     /// How each item went.
     pub items: Vec<Delivered>,
+    /// Orders of earlier steps, to be acknowledged once more.
+    pub done: Vec<OrderId>,
+    /// Items to be saved once more.
+    pub save_again: Vec<String>,
 }
 
 /// Starts a step's loads on every rank; they arrive in the order in which the ranks finish.
@@ -38,15 +42,17 @@ pub fn load(host: &Host, workers: &[WorkerSide], step: &Step) -> mpsc::Unbounded
             (WorkerSide::Springtide(worker), Step::Springtide(plan)) => {
                 let (plan, free) = receive(host, plan);
                 Box::pin(async move {
-                    let items = load_rank(&worker, plan.orders, free).await;
-                    let _ = done.send(Loaded { rank, items });
+                    let StepWork { load, done: copied, save_again } = worker.due(&plan);
+                    let items = load_rank(&worker, load, free).await;
+                    let _ = done.send(Loaded { rank, items, done: copied, save_again });
                 })
             }
             (WorkerSide::Pr30468(worker), Step::Pr30468(items)) => {
                 let items = items.clone();
                 Box::pin(async move {
                     let items = worker.load(items).await;
-                    let _ = done.send(Loaded { rank, items });
+                    let (done_again, save_again) = Default::default();
+                    let _ = done.send(Loaded { rank, items, done: done_again, save_again });
                 })
             }
             _ => unreachable!("both sides of a connector are of one subject"),
@@ -56,11 +62,26 @@ pub fn load(host: &Host, workers: &[WorkerSide], step: &Step) -> mpsc::Unbounded
     loaded
 }
 
+/// What a step has a producer's worker save once more. A design that names nothing gets all that its engine
+/// holds.
+pub fn save_again(worker: &WorkerSide, step: &Step, held: Vec<String>) -> Vec<String> {
+    match (worker, step) {
+        (WorkerSide::Springtide(worker), Step::Springtide(plan)) => {
+            worker.due(&pickled(plan)).save_again
+        }
+        _ => held,
+    }
+}
+
+/// What vLLM pickles is data: a plan that does not survive it is no plan.
+fn pickled(plan: &StepPlan) -> StepPlan {
+    let pickled = serde_json::to_string(plan).expect("a step plan is plain data");
+    serde_json::from_str(&pickled).expect("what was written is read")
+}
+
 /// A plan as a rank receives it, and when the memory that it loads into is free.
 fn receive(host: &Host, plan: &StepPlan) -> (StepPlan, SimEvent) {
-    // What vLLM pickles is data: a plan that does not survive it is no plan.
-    let pickled = serde_json::to_string(plan).expect("a step plan is plain data");
-    let plan: StepPlan = serde_json::from_str(&pickled).expect("what was written is read");
+    let plan = pickled(plan);
     let device = SimDevice::new(host.process.clone(), host.world.desk.clone());
     let now = host.clock.now();
     // The last kernel that reads the memory may still run.

@@ -9,6 +9,7 @@ mod loading;
 mod look;
 mod names;
 mod objects;
+mod outages;
 mod patience;
 mod plans;
 mod pools;
@@ -50,6 +51,7 @@ pub fn all() -> impl Iterator<Item = &'static Scenario> {
         loading::SCENARIOS,
         names::SCENARIOS,
         objects::SCENARIOS,
+        outages::SCENARIOS,
         patience::SCENARIOS,
         pools::SCENARIOS,
         pressure::SCENARIOS,

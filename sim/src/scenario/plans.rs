@@ -11,6 +11,8 @@ pub(super) const TAKEN: u64 = 114 * 576;
 /// The plan that scenarios begin with: one instance of each kind, faults from 0.2 s to 3.2 s.
 pub(super) fn base(name: &str) -> Plan {
     let mut plan = Plan::base(name, Workload::W6);
+    // Room for what a scenario has; more would only be looked at.
+    (plan.connector.encoder_pool_bytes, plan.connector.prefill_pool_bytes) = (4 << 20, 4 << 20);
     plan.phases.warm_up_ms = 200;
     plan.phases.inject_ms = 3_000;
     plan.phases.heal_ms = 300;

@@ -130,6 +130,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         text: "a giant (scaled down) and a small item: both arrive, the small one is not held up",
         make: |plan| {
             plan.with(|plan| plan.engine.encode_us_per_row = 1)
+                .with(|plan| plan.connector.encoder_pool_bytes = 8 << 20)
+                .with(|plan| plan.connector.prefill_pool_bytes = 8 << 20)
                 .with(|plan| plan.connector.load_deadline_ms = 2_000)
                 .ask(300, &["giant"])
                 .but(|request| request.items[0].rows = 76_800)
@@ -277,19 +279,22 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         rows: &["F026"],
         text: "two requests with a common set save it once: joined saves end with the first",
         make: |plan| {
-            plan.fault(
-                300,
-                Fault::Stall {
-                    host: encoder(),
-                    op: Op::PutTransfer,
-                    stall_ms: 60,
-                    item: None,
-                    count: 3,
-                    for_ms: 1_000,
-                },
-            )
-            .ask(310, &["a", "b"])
-            .ask(310, &["a", "b", "c"])
+            // An engine that saves what a step has in common for each of its requests.
+            let twice = Fault::DoubleSave { host: encoder(), count: 2, for_ms: 1_000 };
+            plan.fault(300, twice)
+                .fault(
+                    300,
+                    Fault::Stall {
+                        host: encoder(),
+                        op: Op::PutTransfer,
+                        stall_ms: 60,
+                        item: None,
+                        count: 3,
+                        for_ms: 1_000,
+                    },
+                )
+                .ask(310, &["a", "b"])
+                .ask(310, &["a", "b", "c"])
         },
         expect: |outcome| {
             let look = Look(outcome);

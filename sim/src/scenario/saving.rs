@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use springtide::connector::HEADER_BYTES;
+
 use super::{
     Look, Scenario,
     look::{ensure, ensure_eq},
-    plans::{BLOCK, encoder},
+    plans::{BLOCK, ROWS, encoder},
 };
 use crate::{
     event::{Event, SaveEnd, TransferEnd},
@@ -117,23 +119,31 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         rows: &["F016", "F026"],
         text: "one item of a batch fails early; the other's block stays until its put has ended",
         make: |plan| {
+            // The two are ready while a third, twice as long, fills what may be in flight: they go together.
+            let in_flight = 2 * (ROWS * 64 + HEADER_BYTES);
+            let stall = |item: &str, stall_ms| Fault::Stall {
+                host: encoder(),
+                op: Op::PutTransfer,
+                stall_ms,
+                item: Some(item.into()),
+                count: 1,
+                for_ms: 1_000,
+            };
             plan.with(|plan| plan.connector.attempts_max = 1)
+                .with(|plan| plan.connector.in_flight_bytes_max = in_flight)
                 .fault(300, store_code(encoder(), Op::PutTransfer, -800, "a"))
-                .fault(
-                    300,
-                    Fault::Stall {
-                        host: encoder(),
-                        op: Op::PutTransfer,
-                        stall_ms: 500,
-                        item: Some("b".into()),
-                        count: 1,
-                        for_ms: 1_000,
-                    },
-                )
-                .ask(310, &["a", "b"])
+                .fault(300, stall("first", 100))
+                .fault(300, stall("b", 500))
+                .ask(310, &["first", "a", "b"])
+                .but(|request| request.items[0].rows = 2 * ROWS)
         },
         expect: |outcome| {
             let look = Look(outcome);
+            let [began, _] = look.transfer("a", true);
+            let [together, ended] = look.transfer("b", true);
+            ensure!(began.is_some() && began == together, "puts: {began:?} and {together:?}");
+            let lasted = ended.zip(began).map(|(ended, began)| ended - began);
+            ensure!(lasted >= Some(Duration::from_millis(500)), "the put of b took {lasted:?}");
             let failed = SaveEnd::Failed("TRANSFER_FAIL (-800)".into());
             ensure_eq!(look.saves("encoder0", "a"), [&failed], "save of a");
             ensure_eq!(look.saves("encoder0", "b"), [&SaveEnd::Stored], "save of b");

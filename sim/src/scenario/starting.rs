@@ -86,8 +86,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             let look = Look(outcome);
             let named = |event: &Event| match event {
                 Event::Degraded { reason } => {
-                    // 8 MiB in whole units of 576 bytes.
-                    reason.contains("registering 8388288 bytes") && reason.contains("(-600)")
+                    // 4 MiB in whole units of 576 bytes.
+                    reason.contains("registering 4193856 bytes") && reason.contains("(-600)")
                 }
                 _ => false,
             };

@@ -5,17 +5,19 @@
 //! the history of the object that a violation is about. [`page`] puts the data into one file that any browser
 //! shows, without a network.
 
+mod bands;
 mod kinds;
 pub mod page;
 mod spans;
 
 use serde::Serialize;
 
-use self::{kinds::kind, spans::Spans};
 pub use self::{
+    bands::{Band, BandKind},
     kinds::{Kind, Tone},
-    spans::{Band, BandKind, Span},
+    spans::Span,
 };
+use self::{kinds::kind, spans::Spans};
 use crate::{event::Event, plan::Plan, recorder::Violation, world::run::Outcome};
 
 /// The most events that the history of a violation shows, the last ones.

@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, mem};
 
 use serde::Serialize;
 
-use super::kinds::{Kind, Tone, is_bad};
+use super::{
+    bands::Band,
+    kinds::{Kind, Tone, is_bad},
+};
 use crate::{
     event::{Event, TransferEnd},
     plan::Plan,
@@ -39,40 +42,9 @@ pub struct Span {
     pub tone: Tone,
 }
 
-/// What a host went through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BandKind {
-    /// A fault is at work on it.
-    Fault,
-    /// Its tasks stand still.
-    Paused,
-    /// Its links are disturbed.
-    Disturbed,
-    /// It is not running.
-    Down,
-    /// Its engine runs without a connector.
-    Degraded,
-}
-
-/// A time in which a host went through something.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Band {
-    /// The host.
-    pub host: usize,
-    /// What it is.
-    pub kind: BandKind,
-    /// When it began.
-    pub start_us: u64,
-    /// When it ended.
-    pub end_us: Option<u64>,
-    /// What it is called.
-    pub name: String,
-}
-
 /// What an end has in common with its beginning, besides the host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Pair {
+pub(super) enum Pair {
     Fault(String),
     Request(u32),
     Save(String, String),
@@ -87,12 +59,12 @@ enum Pair {
 
 /// Spans while the events come in.
 pub(super) struct Spans {
-    hosts: Vec<String>,
+    pub(super) hosts: Vec<String>,
     keys: Vec<String>,
     key_index: BTreeMap<String, usize>,
     workers: u32,
     spans: Vec<Span>,
-    bands: Vec<Band>,
+    pub(super) bands: Vec<Band>,
     /// Open spans, the oldest first.
     open: BTreeMap<(usize, Pair), Vec<usize>>,
     /// Workers that have had their share of a promised item.
@@ -100,7 +72,7 @@ pub(super) struct Spans {
 }
 
 /// When and by which event.
-type At = (u64, u64);
+pub(super) type At = (u64, u64);
 
 impl Spans {
     pub(super) fn new(plan: &Plan) -> Self {
@@ -148,38 +120,6 @@ impl Spans {
             _ => self.work(at, host, event),
         }
         if is_bad(event) { Tone::Bad } else { Tone::Fine }
-    }
-
-    /// What is done to hosts.
-    fn condition(&mut self, at: At, host: usize, event: &Event) {
-        match event {
-            Event::FaultBegan { text, .. } => {
-                let pair = Pair::Fault(text.clone());
-                self.begin(at, host, Kind::Fault, pair, None, words(text));
-                for host in self.hosts_of(text) {
-                    self.band(at, host, BandKind::Fault, &words(text));
-                }
-            }
-            Event::FaultEnded { text, .. } => {
-                self.end(at, host, &Pair::Fault(text.clone()), Tone::Fine);
-                for host in self.hosts_of(text) {
-                    self.end_band(at, host, BandKind::Fault, &words(text));
-                }
-            }
-            Event::Paused(true) => self.band(at, host, BandKind::Paused, "paused"),
-            Event::Paused(false) => self.end_band(at, host, BandKind::Paused, "paused"),
-            Event::Disturbed(true) => self.band(at, host, BandKind::Disturbed, "link disturbed"),
-            Event::Disturbed(false) => {
-                self.end_band(at, host, BandKind::Disturbed, "link disturbed");
-            }
-            Event::Started => self.end_band(at, host, BandKind::Down, "down"),
-            Event::Killed => {
-                self.cut(at, host);
-                self.end_band(at, host, BandKind::Degraded, "without a connector");
-                self.band(at, host, BandKind::Down, "down");
-            }
-            _ => self.band(at, host, BandKind::Degraded, "without a connector"),
-        }
     }
 
     /// What hosts do.
@@ -282,7 +222,7 @@ impl Spans {
         done.into_iter().for_each(|span| self.close(at, span, tone));
     }
 
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         (at, number): At,
         host: usize,
@@ -308,7 +248,7 @@ impl Spans {
     }
 
     /// Ends the oldest open span of the pair.
-    fn end(&mut self, at: At, host: usize, pair: &Pair, tone: Tone) {
+    pub(super) fn end(&mut self, at: At, host: usize, pair: &Pair, tone: Tone) {
         let open = self.open.get_mut(&(host, pair.clone()));
         if let Some(open) = open.filter(|open| !open.is_empty()) {
             let span = open.remove(0);
@@ -324,7 +264,7 @@ impl Spans {
 
     /// A host dies, and all that it was about to do. What the store has does not end with its master: the
     /// store's own history tells what is lost.
-    fn cut(&mut self, at: At, host: usize) {
+    pub(super) fn cut(&mut self, at: At, host: usize) {
         let of_host = |(owner, pair): &(usize, Pair)| {
             *owner == host && !matches!(pair, Pair::Object(_) | Pair::Fault(_))
         };
@@ -339,42 +279,11 @@ impl Spans {
         (span.end_us, span.ended, span.tone) = (Some(at), Some(number), tone);
     }
 
-    fn band(&mut self, (at, _): At, host: usize, kind: BandKind, name: &str) {
-        self.bands.push(Band { host, kind, start_us: at, end_us: None, name: name.to_owned() });
-    }
-
-    fn end_band(&mut self, (at, _): At, host: usize, kind: BandKind, name: &str) {
-        let open = self.bands.iter_mut().find(|band| {
-            band.end_us.is_none() && (band.host, band.kind) == (host, kind) && band.name == name
-        });
-        if let Some(band) = open {
-            band.end_us = Some(at);
-        }
-    }
-
-    /// The hosts that a fault names; one that names none is about the store.
-    fn hosts_of(&self, fault: &str) -> Vec<usize> {
-        let words: Vec<&str> = fault.split(|c: char| !c.is_ascii_alphanumeric()).collect();
-        let position = |name: &str| self.hosts.iter().position(|host| host == name);
-        let mut hosts: Vec<usize> = words.iter().filter_map(|word| position(word)).collect();
-        if hosts.is_empty() {
-            hosts.extend(position("master"));
-        }
-        hosts.dedup();
-        hosts
-    }
-
     /// Hosts, keys, spans with their rows, and bands.
     pub(super) fn finish(mut self) -> (Vec<String>, Vec<String>, Vec<Span>, Vec<Band>) {
         let spans = rows(mem::take(&mut self.spans));
         (self.hosts, self.keys, spans, self.bands)
     }
-}
-
-/// A fault's name and fields without the notation of a plan: `{pause:{host:node0,for_ms:9}}` is `pause host:node0,
-/// for_ms:9`.
-fn words(fault: &str) -> String {
-    fault.trim_matches(['{', '}']).replace(":{", " ").replace(',', ", ")
 }
 
 /// Gives each span, in the order of their beginnings, the first row in which nothing else is under way.

@@ -23,15 +23,12 @@ use super::{
     network::{Links, SimNetwork, Wire},
     process::Process,
     store::SimStore,
+    way::Way,
 };
 use crate::{
     contents::Contents,
     event::Event,
-    hosts::{
-        instance::Registered,
-        store::{MasterHandle, StoreClient},
-        stranger::Errands,
-    },
+    hosts::{instance::Registered, store::MasterHandle, stranger::Errands},
     plan::{Apart, Plan},
     recorder::Recorder,
     subjects::{Subject, pr30468},
@@ -233,22 +230,22 @@ impl Host {
 #[derive(Clone, Debug)]
 pub struct SimEnv {
     host: Host,
-    store: SimStore<StoreClient>,
+    store: SimStore<Way>,
     device: SimDevice,
 }
 
 impl SimEnv {
-    /// The environment of a connector with its own store client.
-    pub fn new(host: Host, client: StoreClient) -> Self {
+    /// The environment of a connector with its own way to the store.
+    pub fn new(host: Host, way: Way) -> Self {
         let device = SimDevice::new(host.process.clone(), host.world.desk.clone());
-        Self { store: SimStore::new(client, host.clone()), device, host }
+        Self { store: SimStore::new(way, host.clone()), device, host }
     }
 }
 
 impl Env for SimEnv {
     type Clock = SimClock;
     type Network = SimNetwork;
-    type Store = SimStore<StoreClient>;
+    type Store = SimStore<Way>;
     type Device = SimDevice;
 
     fn clock(&self) -> &SimClock {
@@ -259,7 +256,7 @@ impl Env for SimEnv {
         &self.host.network
     }
 
-    fn store(&self) -> &SimStore<StoreClient> {
+    fn store(&self) -> &SimStore<Way> {
         &self.store
     }
 

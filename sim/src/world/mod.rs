@@ -3,7 +3,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`clock`], [`network`], [`device`], [`store`], [`transport`] | the injected world of a simulated process |
+//! | [`clock`], [`network`], [`device`], [`store`], [`way`], [`transport`] | the injected world of a simulated process |
 //! | [`process`], [`host`] | one life of a host's software, and what it has at hand |
 //! | [`engine`] | what moves a world, and the seam between whoever steps it and the two that do |
 //! | [`ticking`] | the engine on turmoil: the one place that makes a turmoil simulation |
@@ -30,3 +30,4 @@ pub mod store;
 pub mod ticking;
 pub mod transport;
 pub mod watchdog;
+pub mod way;

@@ -153,6 +153,7 @@ fn counted(instance: &Registered, all_ended: bool) -> Event {
     let (saves, loads) = instance.counters();
     let own = saves.check().and_then(|()| loads.check());
     let own = own.and_then(|()| timed(instance, all_ended));
+    let own = own.and_then(|()| instance.check_links());
     let tally = |pick: fn(&super::store::Tally) -> u64| -> u64 {
         instance.tallies.iter().map(|tally| pick(tally)).sum()
     };

@@ -8,6 +8,7 @@ use std::{
 };
 
 use springtide::{
+    backend::{Link, LinkCounters},
     connector::{CloseReport, LoadCounters, SaveCounters},
     env::Time,
     pool::Usage,
@@ -63,6 +64,8 @@ pub struct Final {
     pub pools: BTreeMap<&'static str, Usage>,
     /// How its shutdowns went.
     pub closed: Vec<CloseReport>,
+    /// What has happened to the store, as each of its links saw it: the scheduler's, then the workers'.
+    pub links: Vec<LinkCounters>,
 }
 
 /// Runs a plan on an engine. Everything about the run is decided by these two.
@@ -165,7 +168,8 @@ fn finals(world: &World) -> BTreeMap<String, Final> {
         let pools = instance.pools();
         let pools = pools.iter().map(|(owner, pool)| (*owner, pool.usage())).collect();
         let closed = instance.closed.lock().expect("no panic while held").clone();
-        (host.clone(), Final { saves, loads, pools, closed })
+        let links = instance.links.iter().map(Link::counters).collect();
+        (host.clone(), Final { saves, loads, pools, closed, links })
     });
     finals.collect()
 }

@@ -54,6 +54,11 @@ impl<S: Store> SimStore<S> {
         Self { inner, host, tally: Arc::default() }
     }
 
+    /// What is watched.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
     /// What was asked of it so far.
     pub fn tally(&self) -> &Arc<Tally> {
         &self.tally

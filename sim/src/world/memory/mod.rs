@@ -7,6 +7,7 @@
 //! to a host that is down arrives when it comes up again, and is refused there. The answer to a connection's
 //! first message takes no time.
 
+mod routes;
 mod socket;
 mod stream;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use std::{
 
 use tokio::time::{Instant, sleep_until};
 
+use self::routes::{Route, RouteState};
 use self::socket::{Phase, Segment, Socket, SocketId};
 pub use self::stream::{HostNet, MemoryListener, MemoryStream};
 
@@ -64,20 +66,6 @@ struct Listening {
 }
 
 #[derive(Debug)]
-struct Route {
-    state: RouteState,
-    latency: Duration,
-    held: Vec<Message>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RouteState {
-    Whole,
-    Cut,
-    Held,
-}
-
-#[derive(Debug)]
 struct Message {
     from: usize,
     to: usize,
@@ -99,7 +87,7 @@ impl Net {
     pub fn new(hosts: &[String], latency: Duration) -> Self {
         let numbers = 0..hosts.len();
         let pairs = numbers.clone().flat_map(|from| numbers.clone().map(move |to| (from, to)));
-        let route = |pair| (pair, Route { state: RouteState::Whole, latency, held: Vec::new() });
+        let route = |pair| (pair, Route::whole(latency));
         Self(Arc::new(Mutex::new(State {
             names: hosts.to_vec(),
             hosts: hosts.iter().map(|_| HostState::default()).collect(),
@@ -163,53 +151,6 @@ impl Net {
         parked.into_iter().for_each(|message| state.arrive(message));
     }
 
-    /// Loses what is and will be under way from one host to another.
-    pub fn cut(&self, from: &str, to: &str) {
-        let mut state = self.lock();
-        let way = state.way(from, to);
-        let route = state.route(way);
-        route.state = RouteState::Cut;
-        route.held.clear();
-        state.flying.retain(|_, message| (message.from, message.to) != way);
-    }
-
-    /// Makes a way whole again; what was lost or is held stays so.
-    pub fn mend(&self, from: &str, to: &str) {
-        let mut state = self.lock();
-        let way = state.way(from, to);
-        state.route(way).state = RouteState::Whole;
-    }
-
-    /// Keeps what is and will be under way from one host to another.
-    pub fn hold(&self, from: &str, to: &str) {
-        let mut state = self.lock();
-        let way = state.way(from, to);
-        let on_way = |message: &Message| (message.from, message.to) == way;
-        let held: Vec<Message> =
-            state.flying.extract_if(.., |_, message| on_way(message)).map(|(_, m)| m).collect();
-        let route = state.route(way);
-        route.state = RouteState::Held;
-        route.held.extend(held);
-    }
-
-    /// Makes a way whole again and delivers what was held.
-    pub fn release(&self, from: &str, to: &str) {
-        let mut state = self.lock();
-        let way = state.way(from, to);
-        let route = state.route(way);
-        route.state = RouteState::Whole;
-        let held = std::mem::take(&mut route.held);
-        let now = Instant::now();
-        held.into_iter().for_each(|message| state.fly(now, message));
-    }
-
-    /// Sets the latency of what is sent from now on.
-    pub fn set_latency(&self, from: &str, to: &str, latency: Duration) {
-        let mut state = self.lock();
-        let way = state.way(from, to);
-        state.route(way).latency = latency;
-    }
-
     /// Takes no message any more.
     pub fn close(&self) {
         let mut state = self.lock();
@@ -229,14 +170,6 @@ impl State {
 
     fn find(&self, host: &str) -> Option<usize> {
         self.names.iter().position(|name| name == host)
-    }
-
-    fn way(&self, from: &str, to: &str) -> (usize, usize) {
-        (self.number(from), self.number(to))
-    }
-
-    fn route(&mut self, way: (usize, usize)) -> &mut Route {
-        self.routes.get_mut(&way).expect("there is a way between any two hosts")
     }
 
     /// Sends a message on its way.
