@@ -25,7 +25,7 @@ const SHARE: usize = 2 << 20;
 /// Copies out of tensors at a time that take more than a slice, in the order in which they begin.
 static COPIES_OUT: Semaphore = Semaphore::const_new(1);
 
-/// [`Device::copy_out`] for a tensor in host memory.
+/// [`Device::copy_out`](crate::env::Device::copy_out) for a tensor in host memory.
 pub fn copy_out(
     tensor: impl HostMemory,
     ready: HostEvent,
@@ -36,7 +36,7 @@ pub fn copy_out(
     async move { copy.await.0 }
 }
 
-/// [`Device::copy_out_seen`] for a tensor in host memory.
+/// [`Device::copy_out_seen`](crate::env::Device::copy_out_seen) for a tensor in host memory.
 pub fn copy_out_seen<W: Witness>(
     tensor: impl HostMemory,
     ready: HostEvent,
@@ -77,7 +77,7 @@ impl Witness for Nobody {
     fn see(&mut self, _bytes: &[u8]) {}
 }
 
-/// [`Device::copy_in`] for a tensor in host memory.
+/// [`Device::copy_in`](crate::env::Device::copy_in) for a tensor in host memory.
 pub async fn copy_in(
     source: View,
     offset: u64,
