@@ -308,7 +308,7 @@ pub struct BenchArgs {
     /// The store
     #[arg(long, value_enum, default_value = "disk")]
     pub store: StoreKind,
-    /// disk: where the files lie [default: a new directory under that for temporary files]
+    /// disk: where to make a directory for the files, which is removed at the end [default: that for temporary files]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// fake, mooncake, python: the master [default: fake: one is started here; else 127.0.0.1:50051]

@@ -14,7 +14,7 @@ use crate::{
     bench::{self, Plan, Report},
     config,
     doctor::{self, Machine},
-    failure::Failure,
+    failure::{Failure, tell},
     hw::{self, Stores},
     plan,
     stores::{Disk, Fake, Interpreter, Mooncake, Python, Target},
@@ -32,7 +32,7 @@ pub(crate) fn execute<I: Interpreter>(cli: Cli, interpreter: &I) -> u8 {
     match done {
         Ok(()) => 0,
         Err(failure) => {
-            eprintln!("springtide: {failure}");
+            tell(&failure);
             failure.exit_code()
         }
     }

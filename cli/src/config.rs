@@ -4,7 +4,11 @@ use std::{fmt::Write as _, path::Path, time::Duration};
 
 use springtide::config::{Engine, Layer, Settings, keys, schema};
 
-use crate::{args::ConfigCommand, failure::Failure, plan};
+use crate::{
+    args::ConfigCommand,
+    failure::{Failure, tell},
+    plan,
+};
 
 /// Does what the command says; gives what is to be printed.
 pub(crate) fn execute(command: &ConfigCommand) -> Result<String, Failure> {
@@ -18,11 +22,11 @@ pub(crate) fn execute(command: &ConfigCommand) -> Result<String, Failure> {
             };
             settings.check_engine(&engine).map_err(Failure::failed)?;
             for warning in settings.warnings() {
-                eprintln!("springtide: warning: {warning}");
+                tell(format!("warning: {warning}"));
             }
             // It may be there where the instances run.
             if let Err(error) = settings.secret() {
-                eprintln!("springtide: warning: secret_file: {error}");
+                tell(format!("warning: secret_file: {error}"));
             }
             let text = match json {
                 true => serde_json::to_string_pretty(&settings).map_err(Failure::failed),

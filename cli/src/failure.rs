@@ -1,5 +1,10 @@
 //! Why a command ends other than well.
 
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
+
 /// Exit code for a request that cannot be carried out.
 pub(crate) const USAGE: u8 = 2;
 const FAILED: u8 = 1;
@@ -33,4 +38,9 @@ impl Failure {
             Self::Failed(_) => FAILED,
         }
     }
+}
+
+/// Says something on the standard error. Where that is full or closed there is nobody to tell.
+pub(crate) fn tell(text: impl Display) {
+    let _ = writeln!(io::stderr(), "springtide: {text}");
 }

@@ -82,10 +82,16 @@ pub(crate) fn execute(arguments: &PlanArgs) -> Result<String, Failure> {
 
 fn compute(width: u64, pixels: u64, arguments: &PlanArgs) -> Result<Pool, Failure> {
     let too_large = || Failure::usage("an item of more bytes than 64 bits count");
-    let tokens = tokens(arguments.resolution, pixels) * arguments.frames.div_ceil(2).max(1);
-    let item_bytes = tokens.checked_mul(width * ELEMENT_BYTES).ok_or_else(too_large)?;
+    let tokens = tokens(arguments.resolution, pixels)
+        .checked_mul(arguments.frames.div_ceil(2).max(1))
+        .ok_or_else(too_large)?;
+    let row_bytes = width.checked_mul(ELEMENT_BYTES).ok_or_else(too_large)?;
+    let item_bytes = tokens.checked_mul(row_bytes).ok_or_else(too_large)?;
     let unit = PoolConfig::with_bytes(STEP).unit();
-    let held_bytes = (item_bytes + HEADER_BYTES).div_ceil(unit) * unit;
+    let held_bytes = item_bytes
+        .checked_add(HEADER_BYTES)
+        .and_then(|bytes| bytes.checked_next_multiple_of(unit))
+        .ok_or_else(too_large)?;
     let rate = arguments.rate * arguments.items as f64;
     // A burst of two requests, and what arrives while an item stays.
     let staying = (rate * arguments.seconds).ceil() as u64;
@@ -212,6 +218,20 @@ mod tests {
         assert_eq!(with(&["--rate", "0"]).items, 2);
         // 32 frames are 16 images.
         assert_eq!(with(&["--frames", "32"]).tokens, 16 * with(&[]).tokens);
+    }
+
+    #[test]
+    fn what_64_bits_do_not_count_is_refused() {
+        for (width, resolution) in
+            [(u64::MAX, "1920x1080"), (u64::MAX / 2, "1x1"), (1 << 60, "8x1")]
+        {
+            let width = width.to_string();
+            let refused =
+                execute(&plan(&["--width", &width, "--pixels", "1", "--resolution", resolution]));
+            let failure = refused.unwrap_err();
+            assert_eq!(failure.exit_code(), 2);
+            assert_eq!(failure.to_string(), "an item of more bytes than 64 bits count");
+        }
     }
 
     #[test]

@@ -1,16 +1,21 @@
 //! `springtide bench`: run as a program, measured for real on small items, and misused.
 
 use std::{
+    collections::BTreeSet,
+    fs,
     net::TcpListener,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     sync::Arc,
     thread,
 };
 
 use fake_store::{Faults, Knobs, Spawner, server::MasterServer};
 use serde_json::Value;
-use springtide::runtime::{TokioClock, TokioNetwork};
+use springtide::{
+    backend::{DiskConfig, DiskStore},
+    runtime::{TokioClock, TokioNetwork},
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_springtide");
 
@@ -149,20 +154,42 @@ fn library(source: &str) -> Option<PathBuf> {
 fn the_disk_is_measured_and_left_clean() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().to_str().expect("UTF-8");
+    // A store that is in use: far more than a bench of this size has room for.
+    let config =
+        DiskConfig { directory: directory.path().to_owned(), capacity_bytes: 1 << 30, threads: 1 };
+    DiskStore::open(&config).expect("a store");
+    let item = directory.path().join("objects").join("item");
+    fs::write(&item, vec![7; 64 << 20]).expect("writable");
+    let before = walk(directory.path());
     let report = measured(&["--directory", path]);
     assert_eq!(report["store"], format!("disk {path}"));
-    // What was put has been removed.
-    let files = || walk(directory.path()).into_iter().filter(|file| file.metadata().is_ok());
-    let bytes: u64 = files().map(|file| file.metadata().map_or(0, |file| file.len())).sum();
-    assert!(bytes < 64 << 10, "{:?}", files().collect::<Vec<_>>());
+    assert_eq!(walk(directory.path()), before, "neither more nor less");
+    assert_eq!(fs::metadata(&item).expect("still there").len(), 64 << 20);
 }
 
-fn walk(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory).expect("readable");
+fn walk(directory: &Path) -> BTreeSet<PathBuf> {
+    let entries = fs::read_dir(directory).expect("readable");
     let paths = entries.map(|entry| entry.expect("readable").path());
-    let (directories, mut files): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_dir());
-    files.extend(directories.iter().flat_map(|directory| walk(directory)));
-    files
+    let (directories, files): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_dir());
+    let within = directories.iter().flat_map(|directory| walk(directory));
+    within.chain(files).chain(directories.iter().cloned()).collect()
+}
+
+/// Whether it went well is told by the exit code also where nobody can be told why it did not.
+#[test]
+fn a_standard_error_that_is_full_changes_no_exit_code() {
+    let checked = [
+        (vec!["config", "check"], 0),
+        (vec!["config", "check", "missing.toml"], 1),
+        (vec!["plan", "--model", "none"], 2),
+    ];
+    for (arguments, code) in checked {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+        let mut program = Command::new(PROGRAM);
+        program.args(&arguments).stdout(Stdio::null()).stderr(full);
+        let status = program.status().expect("the program runs");
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! `springtide config`: as a program, with its sources.
 
 use std::{
+    ffi::OsStr,
     fs,
+    os::unix::{ffi::OsStrExt, fs::symlink},
     path::Path,
     process::{Command, Output},
 };
@@ -89,6 +91,15 @@ fn each_source_tells_each_kind_of_mistake() {
         ("broken.json", "{"),
         ("broken.toml", "a = = 1"),
         ("settings.yaml", ""),
+        ("list.json", "[]"),
+        (
+            "threads.json",
+            r#"{"store": {"disk": {"directory": "/x", "capacity_bytes": 1, "threads": 1000000}}}"#,
+        ),
+        (
+            "probe.toml",
+            "[store.mooncake]\nmaster = \"m:1\"\nlocal_hostname = \"a\"\nprobe_timeout_ms = 99999999",
+        ),
     ] {
         let path = directory.path().join(name);
         fs::write(&path, text).expect("writable");
@@ -105,6 +116,17 @@ fn each_source_tells_each_kind_of_mistake() {
     ] {
         tell(config(&["check"], &[(name, value)]));
     }
+    let mut binary = Command::new(PROGRAM);
+    binary.args(["config", "check"]).env_remove("MOONCAKE_CONFIG_PATH");
+    binary.env("SPRINGTIDE__NAMESPACE__MODEL", OsStr::from_bytes(b"a\xff"));
+    tell(binary.output().expect("the program runs"));
+    // What is no file has no end, or keeps its reader waiting.
+    let endless = directory.path().join("endless.toml");
+    symlink("/dev/zero", &endless).expect("a link");
+    tell(config(&["check", endless.to_str().expect("UTF-8")], &[]));
+    let long = directory.path().join("long.toml");
+    fs::write(&long, "#".repeat((1 << 20) + 1)).expect("writable");
+    tell(config(&["check", long.to_str().expect("UTF-8")], &[]));
     let engine = ["check", "--engine-timeout", "2", "--model", "Qwen3-VL-32B"];
     tell(config(&engine, &[("SPRINGTIDE__LOADS__DEADLINE_MS", "2000")]));
     let small = [("SPRINGTIDE__POOL_BYTES", "64 MiB")];

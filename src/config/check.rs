@@ -1,6 +1,6 @@
 //! Values that contradict each other, and what the rest of the system expects.
 
-use std::time::Duration;
+use std::{fmt::Display, ops::RangeInclusive, time::Duration};
 
 use super::{Settings, StoreSettings, error::Mistake};
 use crate::{
@@ -8,6 +8,9 @@ use crate::{
     pool::{Backing, PoolError},
     size,
 };
+
+/// Threads of a store's client: each has a stack, and more than this are a slip of the finger.
+const THREADS_MAX: usize = 1024;
 
 /// What the engine beside the connector is known to do. What is not known is not checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,7 +112,9 @@ impl Settings {
             StoreSettings::Disk(disk) if disk.capacity_bytes == 0 => {
                 Err(mistake("store.disk.capacity_bytes", 0, "more than 0"))
             }
-            StoreSettings::Disk(_) => Ok(()),
+            StoreSettings::Disk(disk) => {
+                check_number("store.disk.threads", disk.threads, 1..=THREADS_MAX)
+            }
             StoreSettings::Mooncake(mooncake) => check_mooncake(mooncake),
         }
     }
@@ -121,12 +126,25 @@ fn check_mooncake(mooncake: &MooncakeConfig) -> Result<(), Mistake> {
         let expected = "HOST:PORT, the port being the master's rpc_port";
         return Err(mistake(&named("master"), format!("{:?}", mooncake.master), expected));
     }
+    check_number(&named("data_threads"), mooncake.data_threads, 1..=THREADS_MAX)?;
+    check_number(&named("lookup_threads"), mooncake.lookup_threads, 1..=THREADS_MAX)?;
+    check_number(&named("probe_timeout_ms"), mooncake.probe_timeout_ms, 0..=60_000)?;
     mooncake.setup().validate().map_err(|error| {
         let text = error.to_string();
         let (field, what) = text.split_once(' ').unwrap_or(("", &text));
         let (value, expected) = what.split_once(", expected ").unwrap_or((what, "another"));
         mistake(&named(field), value.trim_start_matches("is "), expected)
     })
+}
+
+fn check_number<N>(key: &str, number: N, range: RangeInclusive<N>) -> Result<(), Mistake>
+where
+    N: PartialOrd + Display,
+{
+    if range.contains(&number) {
+        return Ok(());
+    }
+    Err(mistake(key, number, format!("{} to {}", range.start(), range.end())))
 }
 
 fn mistake(key: &str, value: impl ToString, expected: impl Into<String>) -> Mistake {

@@ -1,6 +1,6 @@
 //! Sources, and how they are put on each other.
 
-use std::{fs, path::Path};
+use std::{fs, io::Read, path::Path};
 
 use serde_json::{Map, Value};
 
@@ -8,6 +8,9 @@ use super::{SettingsError, mooncake_file};
 
 /// How variables begin that are settings: `SPRINGTIDE__SAVES__DEADLINE_MS` is `saves.deadline_ms`.
 pub const ENVIRONMENT_PREFIX: &str = "SPRINGTIDE__";
+
+/// Longest file of settings that is read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A part of the settings, and where it comes from.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +35,11 @@ impl Layer {
     pub fn json(origin: impl Into<String>, text: &str) -> Result<Self, SettingsError> {
         let origin = origin.into();
         match serde_json::from_str(text) {
-            Ok(tree) => Ok(Self { origin, tree }),
+            Ok(tree @ Value::Object(_)) => Ok(Self { origin, tree }),
+            Ok(other) => {
+                let text = format!("is {other}, expected an object");
+                Err(SettingsError::unreadable(origin, text))
+            }
             Err(error) => Err(SettingsError::unreadable(origin, format!("no JSON: {error}"))),
         }
     }
@@ -59,11 +66,9 @@ impl Layer {
     /// When it cannot be read, or is not what its name says.
     pub fn file(path: &Path) -> Result<Self, SettingsError> {
         let origin = path.display().to_string();
-        let text = fs::read_to_string(path)
-            .map_err(|error| SettingsError::unreadable(origin.clone(), error.to_string()))?;
         match path.extension().and_then(|extension| extension.to_str()) {
-            Some("toml") => Self::toml(origin, &text),
-            Some("json") => Self::json(origin, &text),
+            Some("toml") => Self::toml(origin, &read(path)?),
+            Some("json") => Self::json(origin, &read(path)?),
             _ => {
                 let text = "its name ends neither in .toml nor in .json".into();
                 Err(SettingsError::unreadable(origin, text))
@@ -78,10 +83,7 @@ impl Layer {
     /// # Errors
     /// When it cannot be read, or a value has the wrong type.
     pub fn mooncake_file(path: &Path) -> Result<Self, SettingsError> {
-        let origin = path.display().to_string();
-        let text = fs::read_to_string(path)
-            .map_err(|error| SettingsError::unreadable(origin.clone(), error.to_string()))?;
-        let Self { origin, tree } = Self::json(origin, &text)?;
+        let Self { origin, tree } = Self::json(path.display().to_string(), &read(path)?)?;
         let mooncake = mooncake_file::read(&origin, &tree)?;
         Ok(Self { origin, tree: nested("store", nested("mooncake", mooncake)) })
     }
@@ -121,6 +123,23 @@ impl Origins {
             None => "defaults".into(),
         }
     }
+}
+
+/// The text of a file. What is no file has no end, or keeps its reader waiting.
+fn read(path: &Path) -> Result<String, SettingsError> {
+    let unreadable = |why: String| SettingsError::unreadable(path.display().to_string(), why);
+    let failed = |error: std::io::Error| unreadable(error.to_string());
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(unreadable("is no file".into()));
+    }
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        let text = format!("is longer than {FILE_BYTES_MAX} bytes, expected settings");
+        return Err(unreadable(text));
+    }
+    Ok(text)
 }
 
 /// The value at a key.

@@ -207,11 +207,15 @@ impl Settings {
             all.push(Layer::mooncake_file(path.as_ref())?);
         }
         all.extend(layers);
-        // What is no UTF-8 is no setting.
-        let text = |(name, value): (OsString, OsString)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        };
-        all.push(Layer::environment(env::vars_os().filter_map(text)));
+        let mut variables = Vec::new();
+        for (name, value) in env::vars_os() {
+            // A name that is no UTF-8 is none of ours.
+            let Ok(name) = name.into_string() else { continue };
+            if name.starts_with(ENVIRONMENT_PREFIX) {
+                variables.push((name.clone(), text_of(&name, value)?));
+            }
+        }
+        all.push(Layer::environment(variables));
         Self::from_layers(all)
     }
 
@@ -227,4 +231,12 @@ impl Settings {
             ..Config::default()
         }
     }
+}
+
+/// The value of a variable that is a setting.
+fn text_of(name: &str, value: OsString) -> Result<String, SettingsError> {
+    value.into_string().map_err(|value| {
+        let text = format!("is {}, expected UTF-8", value.display());
+        SettingsError::unreadable(format!("environment ({name})"), text)
+    })
 }

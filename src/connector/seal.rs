@@ -5,7 +5,12 @@
 //! a seal, or with one that does not fit, for a miss. Two secrets are two namespaces, so instances with
 //! different ones never remove each other's objects.
 
-use std::{fmt, fs, io::Read, os::unix::fs::PermissionsExt, path::Path, path::PathBuf};
+use std::{
+    fmt, fs,
+    io::{self, Read},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 use constant_time_eq::constant_time_eq_16;
 
@@ -78,6 +83,10 @@ impl Secret {
     /// [`SecretError`]; the file's content is in none of them.
     pub fn read(path: &Path) -> Result<Self, SecretError> {
         let unreadable = |error| SecretError::Unreadable { path: path.to_owned(), error };
+        // What is no file may keep its reader waiting.
+        if !fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(unreadable(io::Error::other("is no file")));
+        }
         let file = fs::File::open(path).map_err(unreadable)?;
         let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o777;
         if mode & 0o007 != 0 {

@@ -3,7 +3,6 @@
 use springtide::size;
 
 use super::{Needs, machine::Machine, report::Finding};
-use crate::args::RoleArg;
 
 /// The bit of CAP_IPC_LOCK in a set of capabilities.
 const IPC_LOCK: u64 = 1 << 14;
@@ -68,7 +67,7 @@ pub(super) fn hugepages(machine: &Machine) -> Finding {
 /// Whether pool and store fit into what is free.
 pub(super) fn free(machine: &Machine, needs: &Needs<'_>) -> Finding {
     const CHECK: &str = "memory";
-    let needed = needs.bytes();
+    let needed = needs.total_bytes();
     let kib = machine.words("proc/meminfo", "MemAvailable:");
     let kib = kib.and_then(|words| words.first()?.parse::<u64>().ok());
     let Some(available) = kib.map(|kib| kib << 10) else {
@@ -98,22 +97,22 @@ pub(super) fn free(machine: &Machine, needs: &Needs<'_>) -> Finding {
     }
 }
 
-/// Whether a consumer's pool fits into `/dev/shm`.
+/// Whether the pool for loads fits into `/dev/shm`.
 pub(super) fn shared(machine: &Machine, needs: &Needs<'_>) -> Finding {
     const CHECK: &str = "/dev/shm";
     let needed = needs.settings.pool_bytes;
-    if needs.role == RoleArg::Producer {
+    if !needs.loads() {
         return Finding::ok(CHECK, "not used: a producer's pool is memory of its worker");
     }
     match machine.outside.free_bytes(&machine.root.join("dev/shm")) {
         Err(error) => Finding::problem(
             CHECK,
-            format!("a consumer's pool lies there, and it cannot be used: {error}"),
+            format!("the pool for loads lies there, and it cannot be used: {error}"),
             "mount a tmpfs there",
         ),
         Ok(free) => {
             let text = format!(
-                "{} MiB free, {} MiB needed for a consumer's pool",
+                "{} MiB free, {} MiB needed for the pool for loads",
                 free >> 20,
                 needed.div_ceil(1 << 20)
             );

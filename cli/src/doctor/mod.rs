@@ -67,9 +67,20 @@ impl Needs<'_> {
         }
     }
 
-    /// Bytes of memory altogether.
+    /// Bytes that one process holds, and may have to pin.
     fn bytes(&self) -> u64 {
         self.client_bytes().saturating_add(self.settings.pool_bytes)
+    }
+
+    /// Whether it has a pool for what it loads, in `/dev/shm`.
+    fn loads(&self) -> bool {
+        self.role != RoleArg::Producer || self.settings.encode_once
+    }
+
+    /// Bytes of memory altogether.
+    fn total_bytes(&self) -> u64 {
+        let pools = u64::from(self.loads()) + u64::from(self.role != RoleArg::Consumer);
+        self.client_bytes().saturating_add(self.settings.pool_bytes.saturating_mul(pools))
     }
 }
 
@@ -84,7 +95,7 @@ pub fn examine(machine: &Machine, settings: &Settings, role: RoleArg) -> Report 
     let cuda = machine.outside.cuda();
     let gpus = gpu::buses(machine, &cuda);
     let cards = fabric::cards(machine);
-    let findings = vec![
+    let mut findings = vec![
         gpu::driver(machine, &cuda),
         memory::pinning(machine, &needs),
         memory::hugepages(machine),
@@ -97,5 +108,6 @@ pub fn examine(machine: &Machine, settings: &Settings, role: RoleArg) -> Report 
         store::reached(machine, &needs),
         clock::source(machine),
     ];
+    findings.extend(store::secret(&needs));
     Report { findings }
 }

@@ -1,7 +1,8 @@
 //! The store: what its client consists of, and whether it can be reached.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
+use rustix::fs::Access;
 use springtide::{backend::MooncakeConfig, config::StoreSettings, size};
 
 use super::{Needs, machine::Machine, report::Finding};
@@ -43,6 +44,27 @@ pub(super) fn client(machine: &Machine, needs: &Needs<'_>) -> Finding {
     }
 }
 
+/// Whether the secret can be read, if there is one.
+pub(super) fn secret(needs: &Needs<'_>) -> Option<Finding> {
+    const CHECK: &str = "secret_file";
+    let path = needs.settings.secret_file.as_ref()?.display();
+    Some(match needs.settings.secret() {
+        Ok(_) => Finding::ok(CHECK, format!("{path} can be read")),
+        Err(error) => Finding::problem(CHECK, error.to_string(), "no instance starts without it"),
+    })
+}
+
+/// The directory, or what is there of its path: what is missing is made.
+fn writable(directory: &Path) -> Result<&Path, String> {
+    let there = directory.ancestors().find(|path| path.exists()).ok_or("no such path")?;
+    if !there.is_dir() {
+        return Err(format!("{} is no directory", there.display()));
+    }
+    rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|error| format!("nothing can be made in {}: {error}", there.display()))?;
+    Ok(there)
+}
+
 /// Whether the store answers.
 pub(super) fn reached(machine: &Machine, needs: &Needs<'_>) -> Finding {
     const CHECK: &str = "store";
@@ -50,10 +72,9 @@ pub(super) fn reached(machine: &Machine, needs: &Needs<'_>) -> Finding {
         StoreSettings::Mooncake(store) => store,
         StoreSettings::Disk(disk) => {
             let (path, wanted) = (disk.directory.display(), disk.capacity_bytes);
-            // A directory that is not there yet is made.
-            let there = disk.directory.ancestors().find(|path| path.exists());
-            let free = there.ok_or_else(|| "no such path".into());
-            return match free.and_then(|there| machine.outside.free_bytes(there)) {
+            return match writable(&disk.directory)
+                .and_then(|there| machine.outside.free_bytes(there))
+            {
                 Ok(free) if free < wanted => Finding::warning(
                     CHECK,
                     format!(

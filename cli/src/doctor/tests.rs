@@ -1,9 +1,9 @@
 //! Made-up machines, and what is said of them.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use springtide::{
-    backend::{MooncakeConfig, Protocol},
+    backend::{DiskConfig, MooncakeConfig, Protocol},
     config::{Settings, StoreSettings},
     runtime::cuda::{CudaError, Facts, Ordinal},
 };
@@ -230,6 +230,43 @@ fn a_producer_needs_no_shared_memory() {
     let of = |role| level(&examine(&machine, &settings(Protocol::Tcp), role), "/dev/shm");
     assert_eq!(of(RoleArg::Producer), Level::Ok);
     assert_eq!(of(RoleArg::Consumer), Level::Problem);
+    // One that encodes once loads too.
+    let once = Settings { encode_once: true, ..settings(Protocol::Tcp) };
+    assert_eq!(level(&examine(&machine, &once, RoleArg::Producer), "/dev/shm"), Level::Problem);
+}
+
+#[test]
+fn a_producer_that_encodes_once_has_two_pools() {
+    let (tree, settings) = (Tree::host(), settings(Protocol::Tcp));
+    // 48 GiB are free, 4 are the segment.
+    let large = Settings { pool_bytes: 30 << 30, ..settings };
+    let once = Settings { encode_once: true, ..large.clone() };
+    let machine =
+        Machine { root: tree.0.path().into(), outside: Box::new(MadeUp { ..MadeUp::default() }) };
+    let of = |settings, role| level(&examine(&machine, settings, role), "memory");
+    assert_eq!(of(&large, RoleArg::Producer), Level::Ok);
+    assert_eq!(of(&once, RoleArg::Producer), Level::Problem);
+    assert_eq!(of(&once, RoleArg::Consumer), Level::Ok);
+    assert_eq!(of(&large, RoleArg::Both), Level::Problem);
+}
+
+#[test]
+fn a_directory_and_a_secret_that_cannot_be_used() {
+    let tree = Tree::host();
+    let at = |path: &Path| {
+        let disk = DiskConfig { directory: path.into(), capacity_bytes: 1, threads: 1 };
+        Settings { store: StoreSettings::Disk(disk), ..Settings::default() }
+    };
+    let there = tree.0.path();
+    let of = |settings: &Settings, check| level(&tree.examine(MadeUp::default(), settings), check);
+    assert_eq!(of(&at(&there.join("made/later")), "store"), Level::Ok);
+    assert_eq!(of(&at(&there.join("proc/meminfo/x")), "store"), Level::Problem);
+    let secret = there.join("secret");
+    let sealed = Settings { secret_file: Some(secret.clone()), ..at(there) };
+    assert_eq!(of(&sealed, "secret_file"), Level::Problem);
+    fs::write(&secret, "0123456789abcdef0123456789abcdef").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(of(&sealed, "secret_file"), Level::Ok);
 }
 
 #[test]

@@ -12,29 +12,30 @@ use springtide::{
 };
 
 use super::{Joining, Target};
-use crate::{args::BenchArgs, failure::Failure};
+use crate::{
+    args::BenchArgs,
+    failure::{Failure, tell},
+};
 
-/// A directory; one that was made here is removed at the end.
+/// A directory that is made here and removed at the end: the measurement evicts what lies in it.
 #[derive(Debug)]
 pub struct Disk {
+    within: PathBuf,
     directory: PathBuf,
     capacity_bytes: u64,
-    is_ours: bool,
 }
 
 impl Disk {
-    /// The directory that the arguments name, or a new one with room for `stored_bytes_max`.
+    /// A new directory within the one that the arguments name, with room for `stored_bytes_max`.
     ///
     /// # Errors
     /// The system's, with the directory.
     pub fn open(arguments: &BenchArgs, stored_bytes_max: u64) -> Result<Self, Failure> {
         let capacity_bytes = stored_bytes_max.saturating_mul(2);
-        if let Some(directory) = arguments.directory.clone() {
-            return Ok(Self { directory, capacity_bytes, is_ours: false });
-        }
-        let directory = env::temp_dir().join(format!("springtide-bench-{}", process::id()));
-        fs::create_dir(&directory).map_err(|error| cannot_use(&directory, &error))?;
-        Ok(Self { directory, capacity_bytes, is_ours: true })
+        let within = arguments.directory.clone().unwrap_or_else(env::temp_dir);
+        let directory = within.join(format!("springtide-bench-{}", process::id()));
+        fs::create_dir(&directory).map_err(|error| cannot_use(&within, &error))?;
+        Ok(Self { within, directory, capacity_bytes })
     }
 }
 
@@ -42,7 +43,7 @@ impl Target for Disk {
     type Store = DiskStore;
 
     fn name(&self) -> String {
-        format!("disk {}", self.directory.display())
+        format!("disk {}", self.within.display())
     }
 
     async fn join(&self, joining: Joining, _clock: TokioClock) -> Result<DiskStore, Failure> {
@@ -51,20 +52,18 @@ impl Target for Disk {
             capacity_bytes: self.capacity_bytes,
             threads: joining.data_threads,
         };
-        DiskStore::open(&config).map_err(|error| cannot_use(&self.directory, &error))
+        DiskStore::open(&config).map_err(|error| cannot_use(&self.within, &error))
     }
 
     fn no_room(&self) -> String {
-        format!("{}: is the disk full? Name another with --directory", self.directory.display())
+        format!("{}: is the disk full? Name another with --directory", self.within.display())
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        if self.is_ours
-            && let Err(error) = fs::remove_dir_all(&self.directory)
-        {
-            eprintln!("springtide: {} is left behind: {error}", self.directory.display());
+        if let Err(error) = fs::remove_dir_all(&self.directory) {
+            tell(format!("{} is left behind: {error}", self.directory.display()));
         }
     }
 }
