@@ -303,7 +303,7 @@ Examples:
 On a Mooncake Store some other process must lend memory: with --segment this one does, and then nothing
 crosses a network.
 
-Exit codes: 0 measured, 1 it failed, 2 usage.")]
+Exit codes: 0 measured, 1 it failed, 2 usage; with a disk 128 + the number of the signal that ended it.")]
 pub struct BenchArgs {
     /// The store
     #[arg(long, value_enum, default_value = "disk")]

@@ -7,7 +7,10 @@ use springtide::{
     backend::{MooncakeConfig, Protocol},
     runtime::TokioClock,
 };
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    signal::unix::{SignalKind, signal},
+};
 
 use crate::{
     args::{BenchArgs, Cli, Command, DoctorArgs, HwArgs, HwStore, StoreKind},
@@ -59,7 +62,13 @@ fn measure<I: Interpreter>(arguments: &BenchArgs, interpreter: &I) -> Result<(),
         match arguments.store {
             StoreKind::Disk => {
                 let disk = Disk::open(arguments, plan.stored_bytes_max())?;
-                measured(&disk, &plan, handle).await
+                // Its files are removed whatever ends it.
+                let report = tokio::select! {
+                    report = measured(&disk, &plan, handle) => report,
+                    failure = ended() => Err(failure),
+                };
+                disk.remove(TokioClock::new()).await;
+                report
             }
             StoreKind::Fake => {
                 let fake = Fake::open(arguments, plan.stored_bytes_max(), handle).await?;
@@ -126,6 +135,25 @@ async fn measured<T: Target>(target: &T, plan: &Plan, handle: &Handle) -> Result
     let report = bench::measure(target, plan, handle, TokioClock::new(), &step).await;
     progress.finish_and_clear();
     report
+}
+
+/// Waits for a signal that asks the program to end.
+async fn ended() -> Failure {
+    let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("signals: {error}")));
+    let all = || {
+        let (interrupt, hangup) = (SignalKind::interrupt(), SignalKind::hangup());
+        Ok((listen(interrupt)?, listen(SignalKind::terminate())?, listen(hangup)?))
+    };
+    let (mut interrupt, mut terminate, mut hangup) = match all() {
+        Ok(signals) => signals,
+        Err(failure) => return failure,
+    };
+    let kind = tokio::select! {
+        _ = interrupt.recv() => SignalKind::interrupt(),
+        _ = terminate.recv() => SignalKind::terminate(),
+        _ = hangup.recv() => SignalKind::hangup(),
+    };
+    Failure::Ended(u8::try_from(kind.as_raw_value()).unwrap_or(u8::MAX - 128))
 }
 
 /// Shown on a terminal only.

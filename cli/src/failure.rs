@@ -18,6 +18,9 @@ pub enum Failure {
     /// It was tried and did not work.
     #[error("{0}")]
     Failed(String),
+    /// Somebody wanted it to end.
+    #[error("ended by signal {0}")]
+    Ended(u8),
 }
 
 impl Failure {
@@ -36,6 +39,8 @@ impl Failure {
         match self {
             Self::Usage(_) => USAGE,
             Self::Failed(_) => FAILED,
+            // As a shell tells it.
+            Self::Ended(signal) => 128 + signal,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::{
     process::{Command, Output, Stdio},
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use fake_store::{Faults, Knobs, Spawner, server::MasterServer};
@@ -168,11 +169,41 @@ fn the_disk_is_measured_and_left_clean() {
 }
 
 fn walk(directory: &Path) -> BTreeSet<PathBuf> {
-    let entries = fs::read_dir(directory).expect("readable");
-    let paths = entries.map(|entry| entry.expect("readable").path());
+    // What goes while we look is not there.
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let (directories, files): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_dir());
     let within = directories.iter().flat_map(|directory| walk(directory));
     within.chain(files).chain(directories.iter().cloned()).collect()
+}
+
+#[test]
+fn a_signal_leaves_nothing_behind() {
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().to_str().expect("UTF-8");
+        let mut program = Command::new(PROGRAM);
+        program.args(["bench", "--size", "64KiB", "--rounds", "100000", "--directory", path]);
+        let mut child = program.stderr(Stdio::null()).spawn().expect("the program runs");
+        wait_until("files are made", || walk(directory.path()).iter().any(|path| path.is_file()));
+        let kill = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
+        assert!(kill.expect("kill runs").success());
+        assert_eq!(child.wait().expect("it ends").code(), Some(code), "{name}");
+        assert_eq!(walk(directory.path()), BTreeSet::new(), "{name}");
+    }
+}
+
+#[expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "waits for another process"
+)]
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(std::time::Instant::now() < deadline, "not within a minute: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Whether it went well is told by the exit code also where nobody can be told why it did not.

@@ -4,10 +4,12 @@ use std::{
     env, fs, io,
     path::{Path, PathBuf},
     process,
+    time::Duration,
 };
 
 use springtide::{
     backend::{DiskConfig, DiskStore},
+    env::Clock,
     runtime::TokioClock,
 };
 
@@ -17,7 +19,11 @@ use crate::{
     failure::{Failure, tell},
 };
 
-/// A directory that is made here and removed at the end: the measurement evicts what lies in it.
+/// How often the directory is tried to be removed, and how long it must stay away.
+const REMOVALS: u32 = 100;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
+
+/// A directory that is made here, and removed by [`Disk::remove`]: the measurement evicts what lies in it.
 #[derive(Debug)]
 pub struct Disk {
     within: PathBuf,
@@ -36,6 +42,19 @@ impl Disk {
         let directory = within.join(format!("springtide-bench-{}", process::id()));
         fs::create_dir(&directory).map_err(|error| cannot_use(&within, &error))?;
         Ok(Self { within, directory, capacity_bytes })
+    }
+
+    /// Removes what was made. Where a signal ended the measurement, calls that were under way still make files
+    /// and directories.
+    pub async fn remove(self, clock: TokioClock) {
+        for _ in 0..REMOVALS {
+            let removed = fs::remove_dir_all(&self.directory);
+            clock.sleep_until(clock.now() + REMOVAL_PAUSE).await;
+            if removed.is_ok() && !self.directory.exists() {
+                return;
+            }
+        }
+        tell(format!("{} could not be removed", self.directory.display()));
     }
 }
 
@@ -57,14 +76,6 @@ impl Target for Disk {
 
     fn no_room(&self) -> String {
         format!("{}: is the disk full? Name another with --directory", self.within.display())
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.directory) {
-            tell(format!("{} is left behind: {error}", self.directory.display()));
-        }
     }
 }
 
