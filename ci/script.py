@@ -9,6 +9,7 @@ A script ends with `script.run("ci/NAME", main)`, where `main` takes the argumen
 """
 
 import argparse
+import concurrent.futures
 import os
 import shlex
 import subprocess
@@ -18,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 INTERRUPTED, NO_VERDICT = 130, 2
+# How often a thread that waits looks whether it is to end.
+LOOK_S = 0.2
 
 
 class Stopped(Exception):
@@ -149,6 +152,19 @@ children = Children()
 
 def call(command, timeout=None, **settings):
     """As `subprocess.run`, from any thread; the program ends with the script, however that ends."""
+    if threading.current_thread() is not threading.main_thread():
+        return started(command, timeout, settings)
+    # Ctrl-C interrupts the main thread wherever it is: while it starts a program, nobody would know of that.
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(started, command, timeout, settings)
+        try:
+            return result(future)
+        except KeyboardInterrupt:
+            children.end()
+            raise
+
+
+def started(command, timeout, settings):
     with children.start(command, settings) as child:
         try:
             output, errors = child.communicate(timeout=timeout)
@@ -170,6 +186,19 @@ def side_by_side():
             pool.shutdown(wait=False, cancel_futures=True)
             children.end()
             raise
+
+
+def each(pool, function, items):
+    """What the function gives for each item, in their order, from the threads of the pool."""
+    for future in [pool.submit(function, item) for item in items]:
+        yield result(future)
+
+
+def result(future):
+    """Its result. A wait without end would miss a Ctrl-C that comes just before it."""
+    while not future.done():
+        concurrent.futures.wait([future], timeout=LOOK_S)
+    return future.result()
 
 
 # ------------------------------------------------------------------------------------- arguments

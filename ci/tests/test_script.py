@@ -86,7 +86,7 @@ class Interruption(unittest.TestCase):
         # Only the script is sent the signal, as by `kill -INT`.
         for body in (
             "with script.side_by_side() as pool:\n"
-            "    list(pool.map(lambda n: script.call(['sh', '-c', 'echo $$; exec sleep 600'], stderr=sys.stderr), 'abcdef'))",
+            "    list(script.each(pool, lambda n: script.call(['sh', '-c', 'echo $$; exec sleep 600'], stderr=sys.stderr), 'abcdef'))",
             "script.call(['sh', '-c', 'echo $$; exec sleep 600'])",
         ):
             child = ends(body)
