@@ -89,7 +89,8 @@ class Interruption(unittest.TestCase):
             "    list(script.each(pool, lambda n: script.call(['sh', '-c', 'echo $$; exec sleep 600'], stderr=sys.stderr), 'abcdef'))",
             "script.call(['sh', '-c', 'echo $$; exec sleep 600'])",
         ):
-            child = ends(body)
+            # Whoever runs the tests in the background may ignore the signal, and programs inherit that.
+            child = ends(f"import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n{body}")
             pids = [int(child.stdout.readline())]
             child.send_signal(signal.SIGINT)
             code, output, errors = finish(child)
