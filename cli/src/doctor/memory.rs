@@ -87,13 +87,14 @@ pub(super) fn free(machine: &Machine, needs: &Needs<'_>) -> Finding {
         free >> 20,
         needed.div_ceil(1 << 20)
     );
-    match free < needed {
-        true => Finding::problem(
-            CHECK,
-            text,
-            "lower pool_bytes or segment_bytes, or give it more memory",
-        ),
-        false => Finding::ok(CHECK, text),
+    let advice = "lower pool_bytes or segment_bytes, or give it more memory";
+    fits(CHECK, free >= needed, text, advice)
+}
+
+fn fits(check: &'static str, does: bool, text: String, advice: &'static str) -> Finding {
+    match does {
+        true => Finding::ok(check, text),
+        false => Finding::problem(check, text, advice),
     }
 }
 
@@ -116,15 +117,9 @@ pub(super) fn shared(machine: &Machine, needs: &Needs<'_>) -> Finding {
                 free >> 20,
                 needed.div_ceil(1 << 20)
             );
-            match free < needed {
-                true => Finding::problem(
-                    CHECK,
-                    text,
-                    "enlarge it (docker --shm-size, in Kubernetes an emptyDir with medium Memory) or lower \
-                     pool_bytes",
-                ),
-                false => Finding::ok(CHECK, text),
-            }
+            let advice = "enlarge it (docker --shm-size, in Kubernetes an emptyDir with medium Memory) or lower \
+                          pool_bytes";
+            fits(CHECK, free >= needed, text, advice)
         }
     }
 }
